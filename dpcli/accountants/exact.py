@@ -17,7 +17,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.certified import covers, epsilon_between, log_delta_between
+from dpcli.numerics.contour.certified import UNKNOWN, Ends, epsilon_between, log_delta_between, other_direction
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
@@ -54,17 +54,21 @@ class ExactProfile(PrivacyProfile):
         require_positive(delta, "the contour integral")
         if delta > 0.5:
             raise NotRepresentable("it needs delta of at most 0.5")
-        ends: list[tuple[float, float, float]] = []
-        for losses in self._sides():
+        first, *others = self._sides()
+        ends = [ends_of(first, math.log(delta))]
+        for losses in others:
             # If the first epsilon is 0, the total variation distance shows the same for the other direction sooner than a CGF does.
-            if not (ends and ends[0][1] > 0.0 and covers(losses, ends[0][1], ends[0][2], math.log(delta))):
-                ends.append(ends_of(losses, math.log(delta)))
-        lower, (_, upper, tilt) = max(low for low, _, _ in ends), max(ends, key=lambda end: end[1])
+            other = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
+            if other is not None:
+                ends.append(ends_of(losses, math.log(delta)) if other is UNKNOWN else other)
+        lower = max(direction.lower for direction in ends)
+        worse = max(ends, key=lambda direction: direction.upper)
+        upper = worse.upper
         if not math.isfinite(upper):
             raise NotRepresentable("the loss is infinite with a larger probability than delta")
         if upper - lower > WIDE * upper:
             raise NotRepresentable(NO_CONTOUR)
-        return lower, upper, tilt
+        return lower, upper, worse.tilt
 
     def _sides(self) -> tuple[Losses, ...]:
         """Return the losses of each direction. Raises NotRepresentable if there are more than MAX_PARTS."""
@@ -94,8 +98,8 @@ class ExactProfile(PrivacyProfile):
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
 
-def _near_the_largest_loss(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
-    """Return (lower, upper, NaN) if delta is far below the probability of the largest loss; None otherwise.
+def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
+    """Return bounds on epsilon if delta is far below the probability of the largest loss; None otherwise.
 
     delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0.
     """
@@ -115,24 +119,36 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> tuple[float, flo
     log_distance = log_delta - log_probability + rounding + math.log(2.0)  # 1 - e^{-x} is at least x / 2
     if not 0.0 < largest < math.inf or rounding > NEAR * largest or log_distance > math.log(min(NEAR * largest, 1.0)):
         return None
-    return largest - math.exp(log_distance) - rounding, largest + rounding, math.nan
+    return Ends(largest - math.exp(log_distance) - rounding, largest + rounding, math.nan)
 
 
 @remembered(32)
-def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tuple[float, float, float]:
-    """Return (lower, upper, tilt): bounds on epsilon in one direction, and the tilt of the contour (NaN if there is none).
+def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> Ends:
+    """Return bounds on epsilon in one direction.
 
     A single step is computed from its tails. Raises NotRepresentable if no contour certifies an interval.
     """
     if is_single(losses):
         with suppress(NotRepresentable):
-            return *single_epsilon(losses[0][0], log_delta), math.nan
-    if len(losses) <= FEW_PARTS and _log(total_variation_of(losses)) <= log_delta:
-        return 0.0, 0.0, math.nan
+            return Ends(*single_epsilon(losses[0][0], log_delta), math.nan)
+    if len(losses) <= FEW_PARTS and _is_total_variation_within(losses, log_delta):
+        return Ends(0.0, 0.0, math.nan)
     ends = _near_the_largest_loss(losses, log_delta) or epsilon_between(losses, log_delta)
     if ends is None:
         raise NotRepresentable(NO_CONTOUR)
     return ends
+
+
+def _is_total_variation_within(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> bool:
+    """Return whether delta(0) is at most e^log_delta, because the steps' total variation distances add up to no more."""
+    total = 0.0
+    with suppress(NotRepresentable):
+        for loss, n in losses:
+            total += n * total_variation(loss) * (1.0 + 1e-14)  # the factor covers the rounding of a sum of FEW_PARTS terms
+            if _log(total) > log_delta:  # most often the first loss shows it, and the others need not be computed
+                return False
+        return _log(total) <= log_delta  # false if the total is NaN
+    return False
 
 
 def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:

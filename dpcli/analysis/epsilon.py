@@ -201,7 +201,7 @@ def _exact_interval(mechanism: Mechanism, count: int, delta: float) -> Interval:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
     except NotRepresentable:
         return 0.0, math.inf
-    return max(low for low, _, _ in ends), max(high for _, high, _ in ends)
+    return max(direction.lower for direction in ends), max(direction.upper for direction in ends)
 
 
 def _between(bound: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:

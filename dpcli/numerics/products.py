@@ -11,19 +11,23 @@ frequencies, each term needs a table of sqrt(N) coarse rotations and one of sqrt
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.work import TABLE, hold, spend
 
 TILE = 1 << 16  # most multiplications in one tile of a product of two matrices
 LINE = 2000  # most multiplications in one tile of a product with a vector
 BLOCK = 1 << 20  # most entries of a table of coarse rotations that are in memory at a time
+FINE_ROTATIONS = (8, 32, 128, 512, 2048)  # numbers of fine rotations among which the cheapest is used for scattered frequencies
+PRODUCT_COST = 0.03  # cost of one term of a matrix product, relative to that of one rotation
 
 
 def product(left: Any, right: Any) -> Any:
     """Return left @ right, for arrays of one or two dimensions. The terms of each sum are added in an unspecified order."""
+    if left.size * (right.shape[1] if right.ndim == 2 else 1) <= LINE:
+        return left @ right
     rows, columns = np.atleast_2d(left), right if right.ndim == 2 else right[:, None]
     result = _sum_of_pieces(rows, columns)
     return result.reshape(left.shape[:-1] + right.shape[1:])[()]
@@ -64,19 +68,74 @@ def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
         yield count * k // number, count * (k + 1) // number
 
 
-def characteristic_less_one(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
-    """Return SUM_j weights_j (e^{i y loss_j} - 1) at y = 0, step, ..., (count-1) step.
+def characteristic_less_one(weights: Array, loss: Array, step: float, multiples: int | IndexArray) -> ComplexArray:
+    """Return SUM_j weights_j (e^{i y loss_j} - 1) at frequencies y.
 
     With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b. So nothing cancels near 0.
+
+    multiples: the frequencies as multiples of `step`, increasing integers from 0 on; or a number, for all multiples below it.
     """
-    fine, rows = _plan(count, len(loss))
-    small = less_one(np.outer(step * np.arange(fine), loss))
-    total = np.empty((rows, fine), dtype=complex)
+    if isinstance(multiples, int) and multiples * len(loss) <= LINE:  # a table would take longer to set up
+        spend(float(multiples * len(loss)))
+        return np.asarray(less_one(np.outer(step * np.arange(multiples), loss)) @ weights)
+    return np.asarray(_characteristic_less_one(less_one, weights[None, :], loss, step, multiples)[0])
+
+
+def _characteristic_less_one(
+    rotations: Callable[[Any], ComplexArray], weights: Any, loss: Any, step: float, multiples: int | IndexArray
+) -> ComplexArray:
+    """Return `characteristic_less_one` for several rows of weights, as an array of shape (rows, frequencies).
+
+    rotations: returns e^{i angle} - 1.
+    """
+    plan = _plan(multiples, len(loss))
+    small = rotations(np.outer(step * np.arange(plan.fine), loss))
+    total = np.empty((len(weights), len(plan.coarse), plan.fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
-    for i in range(0, rows, block):
-        large = less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
-        total[i : i + block] = product(large, small.T) + large.sum(axis=1)[:, None]
-    return np.asarray((total + product(small, weights)).ravel()[:count])
+    for i in range(0, len(plan.coarse), block):
+        large = rotations(np.outer(step * plan.fine * plan.coarse[i : i + block], loss))
+        for k, weight in enumerate(weights):
+            part = large * weight
+            total[k, i : i + block] = product(part, small.T) + part.sum(axis=1)[:, None]
+    total += product(weights, small.T)[:, None, :]
+    return np.asarray(total.reshape(len(weights), -1)[:, plan.chosen])
+
+
+class _Plan(NamedTuple):
+    """A table of rotations, with a row for each coarse rotation.
+
+    fine: the number of fine rotations. coarse: the coarse rotations, as multiples of `fine`. chosen: the entries of the table, row by row,
+    that are frequencies.
+    """
+
+    fine: int
+    coarse: IndexArray
+    chosen: IndexArray | slice
+
+
+def _plan(multiples: int | IndexArray, terms: int) -> _Plan:
+    """Return the table for these frequencies. For scattered frequencies it has only the coarse rotations that some frequency needs.
+
+    Spends the work of the sums. Raises TooMuchWork if it is not allowed, or if the table of fine rotations or that of the results is too
+    large.
+    """
+    most_fine = max(TABLE // (2 * max(terms, 1)), 1)
+    if isinstance(multiples, int):  # as many fine rotations as coarse ones
+        fine = min(math.isqrt(max(multiples - 1, 0)) + 1, most_fine)
+        coarse: IndexArray = np.arange(-(-multiples // fine))
+        chosen: IndexArray | slice = slice(multiples)
+    else:
+        needed = [multiples // min(fine, most_fine) for fine in FINE_ROTATIONS]
+        firsts = [np.flatnonzero(np.diff(rows, prepend=-1)) for rows in needed]  # where each coarse rotation is needed first
+        costs = [fine + len(first) * (1.0 + PRODUCT_COST * fine) for fine, first in zip(FINE_ROTATIONS, firsts, strict=True)]
+        cheapest = int(np.argmin(costs))
+        fine, rows, first = min(FINE_ROTATIONS[cheapest], most_fine), needed[cheapest], firsts[cheapest]
+        coarse = rows[first]
+        chosen = (np.searchsorted(coarse, rows) - rows) * fine + multiples
+    hold(2.0 * fine * terms)
+    hold(float(len(coarse)) * fine)
+    spend(float(len(coarse)) * terms * (1.0 + PRODUCT_COST * fine))
+    return _Plan(fine, coarse, chosen)
 
 
 def characteristic_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
@@ -103,22 +162,14 @@ def _multiples(angle: Array, count: int) -> ComplexArray:
     return result
 
 
-def decaying_characteristic_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
+def decaying_characteristic_less_one(
+    weights: ComplexArray, loss: ComplexArray, step: float, multiples: int | IndexArray
+) -> ComplexArray:
     """Return `characteristic_less_one` for losses with Im >= 0 and for several rows of weights, one result row for each.
 
     The modulus of e^{i y loss} decreases with y for such losses.
     """
-    fine, rows = _plan(count, len(loss))
-    small = _faded_less_one(np.outer(step * np.arange(fine), loss))
-    total = np.empty((len(weights), rows, fine), dtype=complex)
-    block = max(1, BLOCK // max(len(loss), 1))
-    for i in range(0, rows, block):
-        large = _faded_less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss))
-        for k, weight in enumerate(weights):
-            part = large * weight
-            total[k, i : i + block] = part @ small.T + part.sum(axis=1)[:, None]
-    total += (weights @ small.T)[:, None, :]
-    return np.asarray(total.reshape(len(weights), -1)[:, :count])
+    return _characteristic_less_one(_faded_less_one, weights, loss, step, multiples)
 
 
 def _faded_less_one(angle: ComplexArray) -> ComplexArray:
@@ -128,20 +179,6 @@ def _faded_less_one(angle: ComplexArray) -> ComplexArray:
     result.real = fall - 2.0 * (1.0 + fall) * half * half
     result.imag = (1.0 + fall) * np.sin(angle.real)
     return result
-
-
-def _plan(count: int, terms: int) -> tuple[int, int]:
-    """Return the number of fine rotations for each coarse one, and the number of coarse rotations.
-
-    Both are about the square root of `count`, unless the table of fine rotations would be too large. Spends the work of the sums. Raises
-    TooMuchWork if it is not allowed, or if the table of fine rotations or that of the results is too large.
-    """
-    fine = max(min(math.isqrt(max(count - 1, 0)) + 1, TABLE // (2 * max(terms, 1))), 1)
-    rows = -(-count // fine)
-    hold(2.0 * fine * terms)
-    hold(float(rows) * fine)
-    spend(float(rows) * terms + 0.03 * rows * fine * terms)
-    return fine, rows
 
 
 def less_one(angle: Array) -> ComplexArray:
@@ -155,11 +192,11 @@ def less_one(angle: Array) -> ComplexArray:
 
 def characteristic(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
     """Return SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0."""
-    fine, rows = _plan(count, len(loss))
-    small = np.exp(np.outer(step * np.arange(fine), 1j * loss))
-    total = np.empty((rows, fine), dtype=complex)
+    plan = _plan(count, len(loss))
+    small = np.exp(np.outer(step * np.arange(plan.fine), 1j * loss))
+    total = np.empty((len(plan.coarse), plan.fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
-    for i in range(0, rows, block):
-        y = step * (first + fine * np.arange(i, min(i + block, rows)))
+    for i in range(0, len(plan.coarse), block):
+        y = step * (first + plan.fine * plan.coarse[i : i + block])
         total[i : i + block] = product(np.exp(np.outer(y, 1j * loss) + log_weights), small.T)
     return np.asarray(total.ravel()[:count])

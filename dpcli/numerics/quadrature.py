@@ -21,6 +21,7 @@ DIGITS = 40.0  # accuracy in nats: the relative error of the rule is below 2 e^-
 MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
 STANDARD = 6.0  # greatest height of a line above the real axis, in standard deviations
 LEAST = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times a ratio of at most e^500, are far below it
+SERIES = 0.01  # largest |(z+1) (r - 1)| and |r - 1| for which `bernoulli` is computed from its power series
 SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of MAX_NODES terms and the errors of TAIL and DIGITS
 
 
@@ -59,18 +60,31 @@ def bernoulli(z: Array, log_ratio: Array) -> Array:
     """
     d = np.atleast_2d(np.expm1(log_ratio))
     value: Array = np.exp(log_ratio) * np.expm1(z * log_ratio) - z * d  # this form loses no digits if z is small
-    columns = np.flatnonzero((np.abs(d) < 0.01).any(axis=0))
-    if len(columns):  # near r = 1 the two terms cancel; seven terms of the binomial series replace them
+    columns = np.flatnonzero((np.abs(d) < SERIES).any(axis=0))
+    if len(columns):  # near r = 1 the two terms cancel; the binomial series replaces them
         d = d[:, columns]
         p = z + 1.0
         pd = p * d
+        near = (np.abs(pd) < SERIES) & (np.abs(d) < SERIES)
+        largest = float(np.maximum(np.abs(pd), np.abs(d)).max(initial=0.0, where=near))
         series = np.ones_like(pd)
-        term = np.ones_like(pd)
-        for k in range(3, 9):
-            term = term * ((z - (k - 2)) * (d / k))
-            series += term
-        value[:, columns] = np.where((np.abs(pd) < 0.01) & (np.abs(d) < 0.01), 0.5 * p * z * d * d * series, value[:, columns])
+        for k in range(_last_factor(largest), 2, -1):  # Horner's scheme
+            series *= (z - (k - 2)) * (d / k)
+            series += 1.0
+        series *= 0.5 * p * z * d * d
+        value[:, columns] = np.where(near, series, value[:, columns])
     return value
+
+
+def _last_factor(largest: float) -> int:
+    """Return the last k of the series of `bernoulli`. largest: the largest |(z+1) d| and |d|, at most SERIES.
+
+    With u = 2 largest, the term with the factors for j = 3 to k is at most u^{k-2} / (3 ... k). What follows the last term is below an ulp.
+    """
+    k, term = 2, 1.0
+    while term > 1e-17:
+        k, term = k + 1, term * 2.0 * largest / (k + 1)
+    return k - 1
 
 
 def log_bernoulli(z: Array, log_ratio: Array) -> Array:

@@ -243,12 +243,19 @@ class SampledLoss:
         """Return the outcomes of the pair. Raises NotRepresentable if those of the inner pair are not known."""
         raise NotRepresentable(NOT_TILTED)
 
+    @property
+    def decays(self) -> bool:
+        """Tell whether the characteristic function decays."""
+        return _outcomes(self).decays
+
     def cgf(self, z: Array) -> Array:
         return _outcomes(self).cgf(z)
 
-    def capped(self, log_mass: float) -> Outcomes:
-        """Return the outcomes without a far tail of mass e^log_mass."""
-        return _outcomes(self).capped(log_mass)
+    def capped(self, log_mass: float) -> Outcomes | SampledLoss:
+        """Return the outcomes without a far tail of mass e^log_mass, or this object if there is no such tail."""
+        outcomes = _outcomes(self)
+        capped = outcomes.capped(log_mass)
+        return self if capped is outcomes else capped
 
     def backwards(self, power: Array) -> Array:
         """Return log E_Q[e^{-power L}], which is K of the reversed pair."""

@@ -18,16 +18,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.integral import (
+    NEGLIGIBLE,
     Contour,
     Method,
+    any_decays,
     build,
     factor_without_bulk,
     log_hockey,
     solve,
     tilt_for,
     total_cgf,
+    total_cgf_about,
     whole_factor,
 )
 from dpcli.numerics.contour.tilted import Losses, uncut
@@ -55,10 +58,31 @@ FEWEST = 1000.0  # fewest nodes of a smoothed pair
 STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
 MORE = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
 SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
+NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
+# Logarithm of the parts, relative to delta, that a rough contour for the second direction may cut off. It suffices if delta is smaller by
+# more than these parts in this direction, and saves work if the first direction's contour has more than MANY_NODES nodes.
+ROUGH, MANY_NODES = -7.0, 1000
+MUCH_BETTER = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
-Ends = tuple[float, float, float]  # lower and upper bound on epsilon, and the tilt that gave the upper bound
 T = TypeVar("T")
+
+
+class Ends(NamedTuple):
+    """Bounds on epsilon, and how the upper bound was found.
+
+    tilt: the tilt of the contour, NaN if there was none. smoothed: whether a small Gaussian loss was added. nodes: the number of nodes of a
+    contour of the losses alone.
+    """
+
+    lower: float
+    upper: float
+    tilt: float
+    smoothed: bool = False
+    nodes: int = 0
+
+
+UNKNOWN = Ends(0.0, math.inf, math.nan)
 
 
 class Interval(Protocol):
@@ -99,6 +123,8 @@ def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
 
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     """Yield ways to a contour that suits log delta(eps) near `log_delta`. The way that suffices most often comes first."""
+    if not any_decays(losses):
+        return
     t = tilt_for(losses, log_delta)
     nearly_noiseless = any(getattr(loss, "nearly_noiseless", False) for loss, _ in losses)
     if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
@@ -115,45 +141,66 @@ def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
     """Return the losses without tails of total mass e^log_mass, or None if no loss has a tail that can be taken off."""
     counts = sum(n for _, n in losses)
     share = log_mass - math.log(counts)
-    methods = [(loss, getattr(loss, "capped", None), n) for loss, n in losses]
-    if not any(method for _, method, _ in methods):
-        return None
-    return tuple((loss if method is None else method(share), n) for loss, method, n in methods)
+    capped = tuple((loss.capped(share) if hasattr(loss, "capped") else loss, n) for loss, n in losses)
+    return None if all(new is old for (new, _), (old, _) in zip(capped, losses, strict=True)) else capped
 
 
-def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
-    """Return (lower, upper, tilt), with bounds on the epsilon >= 0 at which delta is e^log_delta.
+def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
+    """Return bounds on the epsilon >= 0 at which delta is e^log_delta, or None if no method gives a bound.
 
-    tilt: the tilt of the contour that gave the upper bound; NaN if it was none. The result is None if no method gives a bound. Raises
-    NotRepresentable if there is no bound and one of the methods was refused.
+    Raises NotRepresentable if there is no bound and one of the methods was refused.
     """
-    ends = 0.0, math.inf, math.nan
+    ends = UNKNOWN
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         few = _few_steps(losses, log_delta)
         if few is not None:
-            ends = _intersection(ends, few.epsilon())
+            ends = _intersection(ends, Ends(*few.epsilon()))
             if _is_narrow(ends, NARROW):
                 return ends
         for counts in _counts_apart(losses, log_delta):
-            ends = _intersection(ends, (*counts.epsilon(log_delta), math.nan))
+            ends = _intersection(ends, Ends(*counts.epsilon(log_delta), math.nan))
             if _is_narrow(ends, NARROW):
                 return ends
-        if cuttable(losses):
+        jumps = cuttable(losses)
+        if jumps:
             ends = _epsilon_first(losses, log_delta, ends)
-            if not _is_narrow(ends, NARROW):
-                from dpcli.numerics.contour.jumped import epsilon_by_jump
-
-                jump = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
-                ends = _intersection(ends, _limited_to(jump, lambda: epsilon_by_jump(losses, log_delta)))
+            if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
+                ends, jumps = _epsilon_jumped(losses, log_delta, ends), False
             if _is_narrow(ends, ENOUGH):
                 return ends
         ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
         if not _is_narrow(ends, NARROW):
             ends, error = _epsilon_smoothed(losses, log_delta, ends)
             refused = refused or error
+        if jumps and not _is_narrow(ends, ENOUGH):
+            ends = _epsilon_jumped(losses, log_delta, ends)
     if refused and not math.isfinite(ends[1]):
         raise refused
     return ends if math.isfinite(ends[1]) else None
+
+
+def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
+    """Return whether one big loss may decide epsilon: at the tilt for delta, the far tails hold much of the tilted mass.
+
+    Only with losses of other kinds does this need an answer. Without them a contour fails because of the tails, if it fails.
+    """
+    if all(hasattr(loss, "cut") for loss, _ in losses) or len(losses) > MAX_PARTS:
+        return True
+    tailed = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
+    without_tails = capped_losses(tailed, log_delta + SHARE)
+    if without_tails is None:
+        return True
+    at = np.array([tilt_for(losses, log_delta)])
+    return not float((total_cgf(tailed, at) - total_cgf(without_tails, at))[0]) < NEGLIGIBLE_TAIL
+
+
+def _epsilon_jumped(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    """Return `ends`, narrowed by the method of one big jump."""
+    from dpcli.numerics.contour.jumped import epsilon_by_jump
+
+    cells = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
+    jumped = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
+    return ends if jumped is None else _intersection(ends, Ends(*jumped))
 
 
 def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
@@ -181,7 +228,7 @@ def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[End
     places: list[float] = [ends[1]] if math.isfinite(ends[1]) else []
     try:
         for pair in smoothed_pairs(losses, log_delta, places):
-            ends = _intersection(ends, (*solve(pair, log_delta), pair.t))
+            ends = _intersection(ends, Ends(*solve(pair, log_delta), pair.t, smoothed=True))
             if _is_narrow(ends, NARROW):
                 break
             if math.isfinite(ends[1]):
@@ -191,16 +238,17 @@ def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[End
     return ends, None
 
 
-def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) -> Iterator[ContourPair]:
+def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], tilt: float | None = None) -> Iterator[ContourPair]:
     """Yield pairs of contours for log delta(eps) near `log_delta`, each with more nodes than the one before, as long as the work allows.
 
     places: epsilons found so far. The next pair is made for the last of them, or for the epsilon of the saddle point if there is none.
+    tilt: the tilt of the pairs; None for one near the saddle point.
     """
     from dpcli.numerics.contour.smoothed import FEW, MANY, best_contour_pair
 
     capped = capped_losses(losses, log_delta + SHARE)
     losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + SHARE)
-    t, nodes, least = tilt_for(losses, log_delta), FEW, 0.0
+    t, nodes, least = tilt_for(losses, log_delta) if tilt is None else tilt, FEW, 0.0
     t = min(t, STEEPEST * t / max(float(total_cgf(losses, np.array([t]))[0]), STEEPEST))
     while nodes <= MANY and not least > remaining():
         start = remaining()
@@ -285,23 +333,22 @@ def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
             break
         if contour is None:
             break
-        ends = _intersection(ends, (*solve(contour, log_delta), contour.t))
+        ends = _intersection(ends, Ends(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
         if _is_narrow(ends, NARROW):
             break
     return ends
 
 
-def _intersection(ends: Ends, other: Ends | None) -> Ends:
+def _intersection(ends: Ends, other: Ends) -> Ends:
     """Return the intersection of two intervals, with the tilt of the smaller upper end."""
-    if other is None:
-        return ends
-    high, tilt = (max(other[1], 0.0), other[2]) if other[1] < ends[1] else ends[1:]
-    return min(max(ends[0], other[0]), high), high, tilt
+    smaller = other if other.upper < ends.upper else ends
+    upper = max(smaller.upper, 0.0)
+    return smaller._replace(lower=min(max(ends.lower, other.lower), upper), upper=upper)
 
 
 def _is_narrow(ends: Ends, width: float) -> bool:
     """Return whether the interval is finite and its relative width is at most `width`."""
-    return ends[1] - ends[0] <= width * ends[1] < math.inf
+    return ends.upper - ends.lower <= width * ends.upper < math.inf
 
 
 def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
@@ -378,16 +425,52 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
     return low, high
 
 
-def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
-    """Return whether delta(epsilon) can be proved to be at most e^log_delta in this direction.
+def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | None:
+    """Return bounds on the epsilon at which delta is e^log_delta in this direction, after `first` in the other direction.
 
-    Chernoff's bound proves it if this direction is much better than the worse one. Otherwise a contour at `t`, the tilt of the other
-    direction, may prove it.
+    The result is None if this direction's delta at the upper bound of `first` is proved to be at most e^log_delta, so that its epsilon is
+    not the larger one. It is UNKNOWN if neither is proved quickly.
+
+    Chernoff's bound proves it if this direction is much better. Otherwise a contour at the tilt of `first` may prove it. If the two
+    directions are nearly equal, the same contour bounds this direction's epsilon.
     """
+    ends = UNKNOWN
     with np.errstate(all="ignore"):
-        z = np.geomspace(0.1, 100.0, 10) * (t if math.isfinite(t) else 1.0 / max(epsilon, 1e-6))
-        bounds = total_cgf(losses, z) - z * epsilon + log_hockey(z)  # if a CGF is NaN, so is the bound, and it is not used
-        if float(np.nanmin(np.append(bounds, math.inf))) <= log_delta:
-            return True
-        contour = _limited_to(math.inf, lambda: build(losses, log_delta, t)) if math.isfinite(t) else None
-        return contour is not None and contour.log_delta(epsilon)[1] <= log_delta
+        t = first.tilt if math.isfinite(first.tilt) else 1.0 / max(first.upper, 1e-6)
+        far, cumulants = total_cgf_about(losses, t)  # a contour at this tilt needs them too
+        chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
+        if chernoff > log_delta + MUCH_BETTER or not math.isfinite(first.tilt):
+            z = t * np.geomspace(0.1, 100.0, 10)
+            chernoff = min(chernoff, _log_chernoff(z, total_cgf(losses, z), first.upper))
+        if chernoff <= log_delta:
+            return None
+        if not math.isfinite(first.tilt):
+            return ends
+        try:
+            with allowance(math.inf, share=0.67):
+                for curve in _curves_like(losses, first, log_delta):
+                    if curve.log_delta(first.upper)[1] <= log_delta:
+                        return None
+                    ends = _intersection(ends, Ends(*solve(curve, log_delta), curve.t, first.smoothed))
+                    if _is_narrow(ends, NARROW):
+                        return ends
+        except NotRepresentable:  # the other methods may have enough work left
+            pass
+    return UNKNOWN
+
+
+def _log_chernoff(z: Array, cumulants: Array, epsilon: float) -> float:
+    """Return the least of Chernoff's bounds on log delta(epsilon) at the tilts z. A bound that is NaN is not used."""
+    return float(np.nanmin(np.append(cumulants - z * epsilon + log_hockey(z), math.inf)))
+
+
+def _curves_like(losses: Losses, first: Ends, log_delta: float) -> Iterator[Contour | ContourPair]:
+    """Yield contours of the kind that gave `first`, for its epsilon and at its tilt."""
+    if first.smoothed:
+        yield from smoothed_pairs(losses, log_delta, (first.upper,), first.tilt)
+        return
+    for negligible in (ROUGH, NEGLIGIBLE) if first.nodes > MANY_NODES else (NEGLIGIBLE,):
+        contour = build(losses, log_delta, first.tilt, epsilon=first.upper, negligible=negligible)
+        if contour is None:
+            return
+        yield contour

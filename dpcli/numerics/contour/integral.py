@@ -28,39 +28,48 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.tilted import Losses, Tilted
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
+from dpcli.numerics.contour.tilted import Loss, Losses, Tilted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
-from dpcli.numerics.work import hold, spend
+from dpcli.numerics.work import hold, remembered, shared, spend
 
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
+SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
 # Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
 CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
+FAR_MOVES = 2  # after so many parabolas with a minimum farther away than that, the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
-FEW = 16  # largest number of different losses that are tilted without first checking that some characteristic function decays
-SHORT = (
-    256  # beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known
-)
+# Beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known.
+SHORT = 256
 MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
-SPARSE, MOST_SPARSE = (
-    16,
-    1 << 20,
-)  # least multiples of the node distance for each node, and most terms, if nodes are computed one by one
+SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes alone
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
+# The sieve (`_sieved`) is tried for parts with at least SIEVED copies. With fewer, a node could be left out only if the characteristic
+# function of one copy nearly vanished. Across a block of the first level, the distance of the sieve changes by at most WIDE_BLOCK, half of
+# its usual size. A block that is not left out is divided into FINER blocks as long as this takes at most LEAST_SIEVE terms, or two for each
+# node. SIEVE_SLACK far exceeds the relative rounding of the distance, which is about 1e-14.
+SIEVED, WIDE_BLOCK, FINER, LEAST_SIEVE, SIEVE_SLACK = 160, 0.25, 8, 1 << 16, 1e-6
+# Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
+FARTHER = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
+NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
+CONVERGED = 1e-8  # length of a step, times t, after which the error, about the square of that, is below the rounding
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
 
 def stacked(losses: Losses) -> Losses:
     """Return the losses. If they are many, those of one family are replaced by one loss for all of their steps."""
-    if len(losses) < MANY:
-        return losses
+    return losses if len(losses) < MANY else _stacks(tuple(losses))
+
+
+@shared(8)
+def _stacks(losses: tuple[tuple[Loss, int], ...]) -> Losses:
     from dpcli.numerics.contour.stacked import in_stacks
 
     return in_stacks(losses)
@@ -109,7 +118,7 @@ class Contour:
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon)."""
-        total, base = self.sums(epsilon)[0], self.cumulant - self.t * epsilon
+        total, base = self._total(self._angles(epsilon)), self.cumulant - self.t * epsilon
         ulps = 1e-15 * (self.cumulant + self.t * (abs(epsilon) + abs(self.mean)))
         upper = base + ulps + math.log(total + self.error) if total + self.error > 0.0 else math.inf
         if len(self.spare):
@@ -123,11 +132,18 @@ class Contour:
 
     def sums(self, epsilon: float) -> tuple[float, float]:
         """Return the trapezoidal sum relative to e^{K - t eps}, and its derivative with respect to epsilon."""
+        angles = self._angles(epsilon)
+        change = 2.0 * float(product(self.modulus * self.y, np.sin(angles)))
+        return self._total(angles), change * self.step / (2.0 * math.pi)
+
+    def _angles(self, epsilon: float) -> Array:
+        """Return the angles of the integrand at the nodes."""
         spend(len(self.modulus))
-        y = self.y
-        angle, scale = self.angle + y * (self.mean - epsilon), self.step / (2.0 * math.pi)
-        total = 2.0 * float(product(self.modulus, np.cos(angle))) - float(self.modulus[0])
-        return total * scale, 2.0 * float(product(self.modulus * y, np.sin(angle))) * scale
+        return self.angle + self.y * (self.mean - epsilon)
+
+    def _total(self, angles: Array) -> float:
+        """Return the trapezoidal sum relative to e^{K - t eps}. The node 0 counts once, and every other node stands for y and -y."""
+        return (2.0 * float(product(self.modulus, np.cos(angles))) - float(self.modulus[0])) * self.step / (2.0 * math.pi)
 
     def _log_alias(self, epsilon: float) -> float:
         """Return an upper bound on the logarithm of the sum of the aliases."""
@@ -143,7 +159,12 @@ def tilt_for(losses: Losses, log_delta: float) -> float:
     Any t > 0 gives valid bounds. If there are very many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit
     all.
     """
-    if len(losses) <= 2 * SAMPLE:
+    return _tilt_for(tuple(losses), log_delta)
+
+
+@remembered(16)
+def _tilt_for(losses: tuple[tuple[Loss, int], ...], log_delta: float) -> float:
+    if len(losses) == 1:
         return _chernoff_tilt(losses, 1.0, log_delta)[0]
     if len(losses) <= VERY_MANY:
         return _tilt_by_parabolas(losses, log_delta) or _chernoff_tilt(losses, 1.0, log_delta)[0]
@@ -164,6 +185,7 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     values = _chernoff_epsilons(losses, 1.0, log_delta, first)
     at = min(max(int(values.argmin()), 1), len(first) - 2)
     places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    far_moves = 0
     for _ in range(PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
         vertex = _vertex(places, bounds)
@@ -172,6 +194,9 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
         if places[best] * (bounds[best] - vertex[1]) < NEAR:
             return float(places[best])
         middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
+        far_moves += middle != vertex[0]
+        if far_moves == FAR_MOVES:
+            return None
         places = [middle / CLOSER, middle, middle * CLOSER]
         bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(places)).tolist()
     return None
@@ -222,6 +247,11 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     return best, epsilon_at[best]
 
 
+def any_decays(losses: Losses) -> bool:
+    """Return whether the characteristic function of some loss may decay. If none does, all losses are discrete, and there is no contour."""
+    return any(getattr(loss, "decays", True) for loss, _ in losses)
+
+
 def build(
     losses: Losses,
     log_delta: float,
@@ -242,14 +272,13 @@ def build(
         epsilon: the epsilon at which delta is wanted. If None, the contour is for the epsilon whose saddle point is t.
         negligible: logarithm of the cut-off and aliased parts that are allowed, relative to e^log_delta. The bounds include these parts.
     """
-    if len(losses) > FEW and not any(getattr(loss, "decays", True) for loss, _ in losses):
-        return None  # no loss needs to be tilted to know this
-    far = t * np.geomspace(1.02, 4.0, 8)
-    cumulants = total_cgf(losses, np.append(t, far))
+    if not any_decays(losses):
+        return None
+    far, cumulants = total_cgf_about(losses, t)
     if not math.isfinite(cumulants[0]):
         return None
     counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
-    tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
+    tilted = [(_tilted(loss, t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
     if not math.isfinite(error_bound):
         return None
@@ -264,7 +293,7 @@ def build(
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
-    y: Array = step * integrand.multiples
+    y: Array = np.asarray(step * integrand.multiples, dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
     multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
@@ -286,6 +315,26 @@ def build(
         error=rounding + left_out + math.exp(integrand.log_tail), deviation=math.fsum(deviations), far=far, log_far=log_far,
         spare=t + integrand.spare, log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
     )  # fmt: skip
+
+
+@remembered(128)
+def _tilted(loss: Loss, t: float) -> Tilted:
+    """Return the loss under the tilt t. Several contours and both directions need the same ones."""
+    return loss.tilted(t)
+
+
+@remembered(128)
+def _cgf_about(loss: Loss, t: float) -> Array:
+    """Return the loss's upper bounds on K at the tilt t, followed by those at t times FARTHER."""
+    return loss.cgf(t * np.array((1.0, *FARTHER)))
+
+
+def total_cgf_about(losses: Losses, t: float) -> tuple[Array, Array]:
+    """Return the tilts s = t times FARTHER, and upper bounds on K of the composition at t, followed by those at the tilts s."""
+    total = np.zeros(1 + len(FARTHER))
+    for loss, count in stacked(losses):
+        total = total + count * _cgf_about(loss, t)
+    return t * np.array(FARTHER), total
 
 
 def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[float, float]:
@@ -323,7 +372,7 @@ class Factor(NamedTuple):
 
     log_factor: ComplexArray
     log_tail: float
-    multiples: Array
+    multiples: IndexArray
     spare: Array
     log_spare: Array
     error_bound: float = 0.0
@@ -352,16 +401,16 @@ Method = Callable[[Parts, float, Wanted], Factor | None]
 
 def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     """Return the characteristic function of the whole composition, or None if it does not decay soon enough."""
-    end = _end(
-        lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y),
-        place,
-        max(MAX_NODES // len(tilted), ENOUGH_NODES),
-    )
+    most = max(MAX_NODES // len(tilted), ENOUGH_NODES)
+    laid_out = most * SIEVED_MORE if any(_may_sieve(part, n) for part, n in tilted) else most
+    end = _end(lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y), place, laid_out)
     if end is None:
         return None
     count = math.ceil(end[0] / place.step) + 1
-    hold(count)
-    nodes = _Nodes(place, count)
+    index = _sieved_by_all(tilted, place, count)
+    if (count if index is None else len(index)) > most + 1:
+        return None
+    nodes = _Nodes(place, count, index)
     for part, n in sorted(tilted, key=_by_work):
         nodes.multiply(part, n, NEGLIGIBLE - math.log(counts))
     return Factor(nodes.log_factor, end[1], nodes.index, np.zeros(0), np.zeros(0), _error_bound(tilted), nodes.faded, count)
@@ -385,23 +434,27 @@ class _Nodes:
 
     A characteristic function has a modulus of at most 1. So the integrand at a node where the product so far is negligible is at most that
     product, and the other parts are not computed there.
+
+    index: the nodes, as multiples of the node distance. log_factor: the logarithm of the product at them.
+    faded: a bound on the sum of the moduli of the integrand at the multiples that are left out, without the factor e^{K(t) - t eps}.
     """
 
-    def __init__(self, place: Wanted, count: int) -> None:
+    def __init__(self, place: Wanted, count: int, index: IndexArray | None) -> None:
+        """Begin with the nodes of `index`, or with all `count` multiples if it is None."""
         self._place = place
-        self.index: Array = np.arange(count, dtype=float)
-        self.log_factor: ComplexArray = np.zeros(count, dtype=complex)
-        self.faded = 0.0
+        hold(count if index is None else len(index))
+        self.index: IndexArray = np.arange(count) if index is None else index
+        self.faded = (count - len(self.index)) * LIGHT / (place.t * (place.t + 1.0))
+        self.log_factor: ComplexArray = np.zeros(len(self.index), dtype=complex)
 
     def multiply(self, part: Tilted, n: int, log_error: float) -> None:
         """Multiply by the characteristic function of `n` copies of a part. log_error: as of `Tilted.centred`."""
         step, last = self._place.step, int(self.index[-1]) + 1
-        few = SPARSE * len(self.index) < last and len(self.index) * getattr(part, "terms", math.inf) <= MOST_SPARSE
-        if few and getattr(part, "pointwise", False):
-            values: ComplexArray = part.centred_at(step * self.index)  # type: ignore[attr-defined]
+        if SPARSE * len(self.index) < last and getattr(part, "pointwise", False):
+            values: ComplexArray = part.centred_at(step, self.index, log_error)  # type: ignore[attr-defined]
         else:
             values = part.centred(step, last, log_error)
-            values = values if len(self.index) == last else values[self.index.astype(int)]
+            values = values if len(self.index) == last else values[self.index]
         self.log_factor = self.log_factor + n * values
         if last > SHORT:
             self._drop()
@@ -413,6 +466,69 @@ class _Nodes:
         kept = ~(modulus <= LIGHT * float(modulus[0]))  # NaN is kept, so that it is not taken for a small number
         self.faded += float(modulus[~kept].sum())
         self.index, self.log_factor = self.index[kept], self.log_factor[kept]
+
+
+def _may_sieve(part: Tilted, n: int) -> bool:
+    """Return whether the sieve may leave out nodes by means of `n` copies of a part."""
+    return n >= SIEVED and getattr(part, "finite_sum", False) and getattr(part, "pointwise", False)
+
+
+def _sieved_by_all(tilted: Parts, place: Wanted, count: int) -> IndexArray | None:
+    """Return the nodes among `count` multiples of the node distance that the sieve does not leave out.
+
+    None stands for all multiples, which need no array if the first part leaves out most of them.
+    """
+    index: IndexArray | None = None
+    for part, n in sorted(tilted, key=lambda copies: -copies[1] * copies[0].variance):
+        if _may_sieve(part, n):
+            index = _sieved(part, n, place.step, count, index)
+    return index
+
+
+def _sieved(part: Any, n: int, step: float, count: int, index: IndexArray | None) -> IndexArray | None:
+    """Return the nodes of `index` without those in blocks where the characteristic function of `n` copies of a part is negligible.
+
+    The distance d(y) = sqrt(1 - |phi(y)|^2) of one copy changes by at most s |y' - y| between two frequencies, where s is the standard
+    deviation of the loss. Proof: |phi|^2 = E cos(y D), where D is the difference of two independent copies, with E D^2 = 2 s^2. The
+    derivative E D sin(y D) is at most sqrt(2 s^2 E sin^2(y D)) by the Cauchy-Schwarz inequality. As sin^2 <= 2 (1 - cos), it is at
+    most 2 s d. So the derivative of d = sqrt(1 - |phi|^2) is at most s.
+
+    Within a block of length w, d is therefore at least the mean of its values at the two ends minus s w / 2. If this is at least
+    sqrt(1 - LIGHT^{2/n}), then |phi|^n <= LIGHT in the whole block. All other factors of the integrand are at most those at y = 0. So
+    each node that is left out has a modulus of at most LIGHT times that of the first node.
+    """
+    last = count if index is None else int(index[-1]) + 1
+    change = math.sqrt(part.variance) * step * (1.0 + SIEVE_SLACK)  # most by which the distance changes from one node to the next
+    least = math.sqrt(-math.expm1(2.0 * math.log(LIGHT) / n)) * (1.0 + SIEVE_SLACK)
+    if (last if index is None else len(index)) <= LONG or change * last <= least or FINER * change > WIDE_BLOCK:
+        return index
+    size = FINER ** math.floor(math.log(min(WIDE_BLOCK / max(change, 1e-300), last), FINER))
+    ends = _distances(part.centred(step * size, -(-last // size) + 1, NEGLIGIBLE))
+    starts = size * np.flatnonzero(_least_distance(ends[:-1], ends[1:], change * size) < least)
+    while size > 1:
+        if index is not None:  # blocks without a node of `index` need no closer look
+            starts = starts[np.searchsorted(index, starts + size) > np.searchsorted(index, starts)]
+        if len(starts) * FINER * part.terms > max(2 * last, LEAST_SIEVE):
+            break
+        size //= FINER
+        edges = starts[:, None] // size + np.arange(FINER + 1)
+        points, places = np.unique(edges.ravel(), return_inverse=True)
+        ends = _distances(part.centred_at(step * size, points, NEGLIGIBLE))[places].reshape(edges.shape)
+        starts = size * edges[:, :-1][_least_distance(ends[:, :-1], ends[:, 1:], change * size) < least]
+    hold(float(len(starts) * size))
+    nodes = (starts[:, None] + np.arange(size)).ravel()
+    return nodes[nodes < last] if index is None else index[np.isin(index, nodes, assume_unique=True)]
+
+
+def _distances(log_phi: ComplexArray) -> Array:
+    """Return sqrt(1 - |phi|^2), rounded down, from log phi. NaN becomes 0, the distance at which nothing is left out."""
+    squares = -np.expm1(2.0 * np.minimum(log_phi.real, 0.0))
+    return np.asarray(np.sqrt(np.nan_to_num(squares, nan=0.0)) * (1.0 - SIEVE_SLACK))
+
+
+def _least_distance(left: Array, right: Array, change: float) -> Array:
+    """Return a lower bound on a function within blocks, from its values at their ends. change: most by which it changes over a block."""
+    return 0.5 * (left + right - change)
 
 
 def factor_without_bulk(
@@ -456,7 +572,7 @@ def factor_without_bulk(
     return Factor(
         log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0),
         end[1],
-        np.arange(count, dtype=float),
+        np.arange(count),
         spare,
         log_spare,
         _error_bound([(halves, n) for halves, _, n in divided]),
@@ -528,7 +644,7 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     slope, last = math.nan, math.inf
     # If delta is not smooth, a step may lead beyond a point that is known to lie on the other side. A bisection step then replaces it.
     below, above = -math.inf, math.inf
-    for _ in range(60):
+    for _ in range(NEWTON_STEPS):
         total, change = contour.sums(epsilon)
         if not total > 0.0:  # rounding exceeds delta here
             above = min(above, epsilon)
@@ -545,6 +661,8 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
         if not below < epsilon + move < above and math.isfinite(above - below):
             move = 0.5 * (below + above) - epsilon
         epsilon += move
+        if t * abs(move) < CONVERGED:
+            break
         last = move
     return epsilon, slope
 

@@ -43,7 +43,7 @@ from dataclasses import replace
 from functools import partial
 
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted_closed import LIGHT, TiltedAtoms
 from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.mixture import unmix
@@ -58,6 +58,7 @@ HIGHEST = 300.0  # largest loss for which that path is used, because e^g and its
 RISE, WIDEST = 36.0, 0.8  # largest A d and largest half-length d of a panel on the real line
 DROPPED = 200.0  # a power of r below e^-DROPPED of its largest value is negligible
 LONGEST = 3.0  # largest length of a panel where the power of r is negligible
+OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes, and the difference of the keys of positive and negative orders
 CELLS, LEVELS = 256, 24  # number of cells of a step function on a piece, and of levels at which it is capped
 FAR = 30.0  # larger losses g use a sum of logarithms instead of expm1
 
@@ -210,6 +211,11 @@ class Outcomes:
     pieces: tuple[LossPiece, ...] = ()
 
     @property
+    def decays(self) -> bool:
+        """Tell whether the characteristic function decays, which it does if the loss is not discrete."""
+        return bool(self.pieces)
+
+    @property
     def largest(self) -> float:
         """The largest loss."""
         ends = [float(part.sign * part.log_size(np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)]
@@ -231,7 +237,8 @@ class Outcomes:
         All terms of the expectation are non-negative, so a small K keeps its digits. B is Bernoulli's remainder (quadrature.py).
         """
         result = np.empty(len(z))
-        key = np.floor(np.log2(np.abs(z))) * np.sign(z) if self.pieces else np.zeros(len(z))
+        # Orders of one sign within a factor of 2^OCTAVES, such as those from 1/4 to 64, share the nodes on the pieces.
+        key = np.floor((np.log2(np.abs(z)) + 2.0) / OCTAVES) + np.where(z > 0.0, 0.0, NEGATIVE) if self.pieces else np.zeros(len(z))
         for one in np.unique(key).tolist():
             rows = np.flatnonzero(key == one)
             orders = np.sort(np.abs(z[rows] + 1.0)) * (1.0 if z[rows[0]] > 0.0 else -1.0)
@@ -251,11 +258,14 @@ class Outcomes:
     def capped(self, log_mass: float) -> Outcomes:
         """Return the outcomes without the atoms of largest ratio, as far as their total mass under P is at most e^log_mass.
 
-        The result of `cgf` is then too large by at most (z+1) times that mass.
+        The result of `cgf` is then too large by at most (z+1) times that mass. If there are no such atoms, the result is this object.
         """
         order = np.argsort(-self.log_ratio, kind="stable")
         masses = np.logaddexp.accumulate((self.log_reference + self.log_ratio)[order])
-        kept = order[int(np.searchsorted(masses, log_mass)) :]
+        removed = int(np.searchsorted(masses, log_mass))
+        if not removed:
+            return self
+        kept = order[removed:]
         return Outcomes(self.log_reference[kept], self.log_ratio[kept], self.pieces)
 
     def removed(self, rate: float) -> Outcomes:
@@ -295,36 +305,44 @@ class TiltedOutcomes(TiltedAtoms):
         self._decay = outcomes.decay(t, cumulant)
 
     @property
-    def pointwise(self) -> bool:
-        return not self._outcomes.pieces  # the nodes on a piece depend on the frequencies
+    def finite_sum(self) -> bool:  # type: ignore[override]
+        return not self._outcomes.pieces
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        pieces = self._outcomes.pieces
-        if not pieces:
+        if self.finite_sum:
             return super().centred(step, count, log_error)
-        if POINTS * sum(piece.count(self._t + 1.0, step * count) for piece in pieces) <= FEW or self._outcomes.largest > HIGHEST:
-            return self._on_the_line(step, count)
-        return self._above(step, count)
+        return self._on_the_line(step, count) if self._suits_the_line(step * count) else self._above(step, count)
 
-    def _on_the_line(self, step: float, count: int) -> ComplexArray:
-        """Return `centred` from nodes on the real line."""
-        reference, ratio = self._outcomes.nodes(self._t + 1.0, step * count)
-        return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, count)
+    def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
+        if self.finite_sum:
+            return super().centred_at(step, multiples, log_error)
+        farthest = step * (int(multiples[-1]) + 1)
+        return self._on_the_line(step, multiples) if self._suits_the_line(farthest) else self._above(step, multiples)
 
-    def _above(self, step: float, count: int) -> ComplexArray:
+    def _suits_the_line(self, y: float) -> bool:
+        """Return whether nodes on the real line are used for frequencies up to y."""
+        panels = sum(piece.count(self._t + 1.0, y) for piece in self._outcomes.pieces)
+        return POINTS * panels <= FEW or self._outcomes.largest > HIGHEST
+
+    def _on_the_line(self, step: float, multiples: int | IndexArray) -> ComplexArray:
+        """Return `centred` from nodes on the real line. multiples: as of `characteristic_less_one`."""
+        reference, ratio = self._outcomes.nodes(self._t + 1.0, step * _number(multiples))
+        return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, multiples)
+
+    def _above(self, step: float, multiples: int | IndexArray) -> ComplexArray:
         """Return `centred` from the pieces' paths above the real line, where one set of nodes serves every frequency.
 
         For a piece with r = 1 / (c m), the complex conjugate of the transform of log(c m) is used.
         """
         atoms, t, mean = self._outcomes, self._t, self.mean
         weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
-        change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, count), float(weights.sum())
+        change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, multiples), float(weights.sum())
         for piece in atoms.pieces:
-            log_terms, log_m = piece.path(t, step * count)
+            log_terms, log_m = piece.path(t, step * _number(multiples))
             weight = np.exp(log_terms - self.cumulant)
             heavy = np.abs(weight) > LIGHT
             loss = log_m[heavy] - piece.sign * mean
-            part = decaying_characteristic_less_one(weight[None, heavy], loss, step, count)[0]
+            part = decaying_characteristic_less_one(weight[None, heavy], loss, step, multiples)[0]
             change = change + (part if piece.sign > 0.0 else part.conj())
             mass += float(weight.real.sum())
         with np.errstate(divide="ignore"):
@@ -336,6 +354,11 @@ class TiltedOutcomes(TiltedAtoms):
     def rise(self, rise: Array) -> Array:
         """Return upper bounds on K(t + rise) - K(t)."""
         return self._all.cgf(self._t + rise) - self.cumulant * (1.0 - 1e-12)
+
+
+def _number(multiples: int | IndexArray) -> int:
+    """Return the number of multiples of a step up to the largest one."""
+    return multiples if isinstance(multiples, int) else int(multiples[-1]) + 1
 
 
 def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -19,10 +19,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import characteristic, characteristic_less_one, decaying_characteristic_less_one
+from dpcli.numerics.products import (
+    characteristic,
+    characteristic_less_one,
+    decaying_characteristic_less_one,
+)
 from dpcli.numerics.quadrature import nodes_of
 from dpcli.numerics.work import hold, spend
 
@@ -43,8 +47,8 @@ LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 class Tilted(Protocol):
     """A privacy loss under the measure e^{t L - K(t)} dP.
 
-    Optional: `terms`, the number of terms of the characteristic function at one frequency; a true `pointwise`, with a method `centred_at`
-    that returns `centred` at any frequencies.
+    Optional: `terms`, the number of terms of the characteristic function at one frequency; a true `pointwise`, with a method
+    `centred_at(step, multiples, log_error)` that returns `centred` at some of the frequencies, the increasing integer multiples of `step`.
     """
 
     @property
@@ -111,6 +115,8 @@ class TiltedQuadrature:
         sharp: whether the loss's `cgf` at t is exact up to SLACK.
     """
 
+    pointwise = True
+
     def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float, sharp: bool) -> None:
         self._t, self._pair, self.sharp = t, pair, sharp
         self._window, self._strip, self.step, self.reach = window, strip, step, min(strip, REACH)
@@ -166,16 +172,35 @@ class TiltedQuadrature:
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """Return log E_t e^{i y (L - mean)} at y = 0, step, .... The absolute error of the expectation is at most e^log_error."""
-        near = min(count, math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1)
+        near = min(count, self._near(step))
         each = np.empty(count, dtype=complex)
         each[:near] = self._on_the_line(step, near, log_error)
         if near < count:
             each[near:] = self._above(step, near, count - near, log_error)
         return each
 
-    def _on_the_line(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1."""
-        fine = self._fine_step(step * (count - 1), log_error)
+    def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
+        """Return `centred` at some multiples of the step, in increasing order. Those beyond FAR are computed with all in between."""
+        last = int(multiples[-1]) + 1
+        near = min(last, self._near(step))
+        is_near = multiples < near
+        result = np.empty(len(multiples), dtype=complex)
+        result[is_near] = self._on_the_line(step, multiples[is_near], log_error)
+        if near < last:
+            result[~is_near] = self._above(step, near, last - near, log_error)[multiples[~is_near] - near]
+        return result
+
+    def _near(self, step: float) -> int:
+        """Return the number of multiples of the step at which the nodes are on the real line."""
+        return math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1
+
+    def _on_the_line(self, step: float, multiples: int | IndexArray, log_error: float) -> ComplexArray:
+        """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1.
+
+        multiples: as of `characteristic_less_one`.
+        """
+        last = multiples - 1 if isinstance(multiples, int) else int(multiples[-1])
+        fine = self._fine_step(step * last, log_error)
         if fine >= self.step:
             weights, loss = self._weights, self._loss
         else:
@@ -183,7 +208,7 @@ class TiltedQuadrature:
             weights, loss = np.exp(log_density.real - self.log_norm), ratio.real
             weights = weights / weights.sum()
         heavy = weights > LIGHT
-        return log1p_complex(characteristic_less_one(weights[heavy], loss[heavy] - self.mean, step, count))
+        return log1p_complex(characteristic_less_one(weights[heavy], loss[heavy] - self.mean, step, multiples))
 
     def _fine_step(self, y: float, log_error: float) -> float:
         """Return a node distance at which the error is below e^log_error for frequencies up to y.

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import characteristic_less_one, less_one, product
+from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
 LIGHT = 1e-45  # smaller weights are left out
@@ -31,10 +31,10 @@ class TiltedNormal:
     terms: ClassVar[int] = 1
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        return self.centred_at(step * np.arange(count, dtype=float))
+        return self.centred_at(step, np.arange(count), log_error)
 
-    def centred_at(self, y: Array) -> ComplexArray:
-        """Return `centred` at any frequencies."""
+    def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
+        y = step * multiples
         return np.asarray(-0.5 * self.variance * y * y, dtype=complex)
 
     def decay(self, y: Array) -> Array:
@@ -53,7 +53,7 @@ class TiltedAtoms:
         cumulant: K(t).
     """
 
-    sharp = True
+    sharp = pointwise = finite_sum = True
 
     def __init__(self, log_weights: Array, losses: Array, cumulant: float) -> None:
         self.cumulant = cumulant
@@ -63,11 +63,6 @@ class TiltedAtoms:
         self.variance = float((self._weights * self._losses**2).sum())
 
     @property
-    def pointwise(self) -> bool:
-        """Tell whether `centred_at` may be used."""
-        return True
-
-    @property
     def terms(self) -> int:
         """The number of terms of the characteristic function."""
         return len(self._weights)
@@ -75,20 +70,18 @@ class TiltedAtoms:
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         return self.about(self.mean, step, count)
 
-    def centred_at(self, y: Array) -> ComplexArray:
-        """Return `centred` at any frequencies, term by term."""
-        heavy = self._weights > LIGHT
-        hold(2.0 * float(len(y) * heavy.sum()))
-        with np.errstate(divide="ignore"):
-            return log1p_complex(np.asarray(product(less_one(np.outer(y, self._losses[heavy])), self._weights[heavy])))
+    def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
+        return self.about(self.mean, step, multiples)
 
-    def about(self, mean: float, step: float, count: int) -> ComplexArray:
-        """Return `centred` with the loss measured from `mean` instead of its own mean."""
+    def about(self, mean: float, step: float, multiples: int | IndexArray) -> ComplexArray:
+        """Return `centred` or `centred_at` with the loss measured from `mean` instead of its own mean.
+
+        multiples: as of `characteristic_less_one`.
+        """
         heavy = self._weights > LIGHT
+        losses = self._losses[heavy] + (self.mean - mean)
         with np.errstate(divide="ignore"):
-            return log1p_complex(
-                characteristic_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count)
-            )
+            return log1p_complex(characteristic_less_one(self._weights[heavy], losses, step, multiples))
 
     def decay(self, y: Array) -> Array:
         return np.zeros(len(y))
@@ -113,10 +106,10 @@ class TiltedCgf:
         self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        return self.centred_at(step * np.arange(count, dtype=float))
+        return self.centred_at(step, np.arange(count), log_error)
 
-    def centred_at(self, y: Array) -> ComplexArray:
-        """Return `centred` at any frequencies."""
+    def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
+        y = step * multiples
         at = self._cgf(np.asarray(self._t + 1j * y, dtype=np.complex128))
         return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
 

@@ -64,7 +64,9 @@ def test_nodes_that_are_left_out_too_soon_widen_the_interval(light: float, monke
         for losses in directions(merged(steps)):
             t = tilt_for(losses, log_delta)
             monkeypatch.setattr(integral, "SHORT", math.inf)
+            monkeypatch.setattr(integral, "SIEVED", math.inf)
             every = build(losses, log_delta, t)
+            monkeypatch.undo()
             monkeypatch.setattr(integral, "SHORT", 0)
             monkeypatch.setattr(integral, "LIGHT", light)
             fewer = build(losses, log_delta, t)
