@@ -24,7 +24,8 @@ KEPT = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**3
 class Worker:
     """A process that trains one case in one way.
 
-    failure: why it cannot, "" where it can. peak: MB at most above what it holds between two steps, the gradients included. seconds: of the step that `peak` is of.
+    failure: why it cannot, "" where it can. peak: MB at most above what it holds between two steps, the gradients included. seconds: of
+    the step that `peak` is of.
     """
 
     def __init__(self, case: str, way: str, device: str, half: bool, python: str, keep: bool = False) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
+from dpcli.train.torch_internals import tree_leaves, tree_map
 
 Batch = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
@@ -24,7 +24,7 @@ def map_leaves(function: Callable[[Tensor], Any], batch: Batch) -> Any:
     if type(batch) is dict:
         return {name: map_leaves(function, value) for name, value in batch.items()}
     if type(batch) in (list, tuple):
-        return type(batch)([map_leaves(function, value) for value in batch])  # type: ignore[call-arg]
+        return type(batch)([map_leaves(function, value) for value in batch])  # type: ignore[call-arg, arg-type]
     return tree_map(function, batch)
 
 

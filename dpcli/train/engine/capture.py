@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from dpcli.train.engine.layers import Layer
 from dpcli.train.engine.method import Unsuitable
+from dpcli.train.torch_internals import backward_engine, without_function_modes
 
 
 def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
@@ -47,8 +48,7 @@ def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[T
         weights: Factor of each loss.
         inputs: Tensors or edges at which the gradients are taken.
     """
-    engine: Any = torch.autograd.Variable._execution_engine
-    result: tuple[Tensor | None, ...] = engine.run_backward(
+    result: tuple[Tensor | None, ...] = backward_engine.run_backward(
         (losses,), (weights,), False, False, tuple(inputs), True, accumulate_grad=False
     )
     return result
@@ -56,8 +56,7 @@ def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[T
 
 def accumulate_gradients(loss: Tensor) -> None:
     """Add the gradients of a loss to `.grad`, as `torch.autograd.backward` does. Torch's engine is called directly, as in `gradients`."""
-    engine: Any = torch.autograd.Variable._execution_engine
-    engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
+    backward_engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
 
 def growing_dim(one: Sequence[int], several: Sequence[int], count: int) -> int | None:
@@ -327,11 +326,11 @@ def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tens
     """
     outer_broken, recorder.broken = recorder.broken, layer.name
     (inputs,) = (*args, *kwargs.values())
-    with torch._C.DisableTorchFunction():
+    with without_function_modes():
         inputs = recorder.enter(layer, inputs)
     forward = layer.rule.forward or type(layer.module).forward
     output = forward(layer.module, inputs)
-    with torch._C.DisableTorchFunction():
+    with without_function_modes():
         restore_parameters(layer, originals)
         recorder.leave(layer, output)
     recorder.broken = outer_broken

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
 from dpcli.base.errors import InputError
@@ -24,6 +22,7 @@ from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
+from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
 # One example of a step is also processed alone in the first steps, and then in one of so many steps, which is chosen at random. On a small
 # model this example takes as long as the whole batch.
@@ -42,18 +41,18 @@ class Refusal:
 
 def uses_batch_statistics(module: Any) -> bool:
     """Check whether a module of batch normalisation computes statistics of the batch, over the examples."""
-    return not isinstance(module, _InstanceNorm) and (module.training or module.running_mean is None)
+    return not isinstance(module, InstanceNorm) and (module.training or module.running_mean is None)
 
 
 REFUSALS = [
     Refusal(
-        _BatchNorm,
+        BatchNorm,
         uses_batch_statistics,
         "whose output for one example depends on the others",
         "use GroupNorm, or freeze it: .eval()",
     ),
     Refusal(
-        _InstanceNorm,
+        InstanceNorm,
         lambda module: module.track_running_stats,
         "whose running statistics depend on every example, without clipping",
         "set track_running_stats=False",

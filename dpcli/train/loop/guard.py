@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import nn
-from torch.nn.modules import module as nn_module
-from torch.utils._pytree import tree_leaves
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
@@ -29,6 +27,7 @@ from dpcli.train.loop.marks import (
     numbers,
     version,
 )
+from dpcli.train.torch_internals import global_module_hooks, tree_leaves
 
 # Attributes of a module that are not compared by name. The guard compares registered members and the mode of a module separately. The
 # library accelerate sets the last attribute, and no forward pass reads it.
@@ -139,9 +138,8 @@ class Guard:
             yield from marks_of(f"the hooks of the tensor {name}", hooks)
             if name not in trained:
                 yield from marks_of(f"the tensor {name}", value)
-        for key, value in vars(nn_module).items():
-            if key.startswith("_global"):
-                yield from marks_of(f"torch's {key.strip('_')}", value)
+        for key, value in global_module_hooks().items():
+            yield from marks_of(f"torch's {key.strip('_')}", value)
         for number, leaf in enumerate(tree_leaves(self.records)):
             yield f"the records [{number}]", (Itself(leaf), version(leaf), leaf.data_ptr())
 
