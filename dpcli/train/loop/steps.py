@@ -203,7 +203,7 @@ class LoopSteps:
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_unchanged()
+            self.guard.require_unchanged(reads_all=True)
             self.guard.require_same_records()
             with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)
@@ -216,7 +216,7 @@ class LoopSteps:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_unchanged()
+            self.guard.require_unchanged(reads_all=True)
             self.guard.require_same_records()
             self.run.pause()
             self._end(LoopPhase.ENDED)
