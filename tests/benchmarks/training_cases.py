@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -42,8 +43,11 @@ def example_losses(logits: Tensor, targets: Tensor) -> Tensor:
     return losses.view(targets.shape[0], -1).mean(1)
 
 
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(784, 256), nn.Tanh(), nn.Linear(256, 10))
+def mlp(*widths: int) -> nn.Module:
+    layers: list[nn.Module] = []
+    for width, following in pairwise(widths):
+        layers += [nn.Linear(width, following), nn.Tanh()]
+    return nn.Sequential(*layers[:-1])
 
 
 def cnn() -> nn.Module:
@@ -153,6 +157,39 @@ def llama() -> nn.Module:
     return LlamaForCausalLM(config)  # type: ignore[no-any-return]
 
 
+def llama_lora() -> nn.Module:
+    from peft import LoraConfig, get_peft_model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return get_peft_model(llama(), LoraConfig(task_type="CAUSAL_LM", r=8, target_modules=["q_proj", "v_proj"]))  # type: ignore[arg-type]
+
+
+class Patches(nn.Module):
+    """A small vision transformer of the library transformers, as it is fine-tuned."""
+
+    def __init__(self) -> None:
+        from transformers import ViTConfig, ViTForImageClassification
+
+        super().__init__()
+        config = ViTConfig(
+            num_hidden_layers=4,
+            hidden_size=128,
+            intermediate_size=256,
+            num_attention_heads=4,
+            image_size=32,
+            patch_size=4,
+            num_labels=10,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        self.body = ViTForImageClassification(config)
+
+    def forward(self, input: Tensor) -> Tensor:
+        found: Tensor = self.body(pixel_values=input).logits
+        return found
+
+
 def pictures(shape: tuple[int, ...]) -> Callable[[int], Batch]:
     return lambda size: {"input": torch.randn(size, *shape), "targets": torch.randint(0, 10, (size,))}
 
@@ -177,22 +214,27 @@ def masked(positions: int, words: int) -> Callable[[int], Batch]:
     return draw
 
 
+# The smallest first, so that the first lines come soon.
 CASES = {
     case.name: case
     for case in (
-        Case("mlp", 256, mlp, pictures((784,))),
-        Case("mlp, batch 1024", 1024, mlp, pictures((784,))),
-        Case("cnn", 256, cnn, pictures((1, 28, 28))),
-        Case("gpt2 tied", 16, lambda: gpt2(True), texts(64, 5000)),
-        Case("gpt2 untied", 16, lambda: gpt2(False), texts(64, 5000)),
+        Case("mlp, small", 256, lambda: mlp(64, 64, 10), pictures((64,))),
+        Case("mlp", 256, lambda: mlp(784, 256, 256, 10), pictures((784,))),
+        Case("mlp, batch 1024", 1024, lambda: mlp(784, 256, 256, 10), pictures((784,))),
+        Case("cnn", 64, cnn, pictures((1, 28, 28))),
+        Case("conv1d", 64, waves, pictures((16, 128))),
         Case("lstm", 64, Reader, pictures((32, 64))),
         Case("gru", 64, lambda: Reader(nn.GRU), pictures((32, 64))),
         Case("encoder", 32, Encoder, pictures((32, 128))),
-        Case("conv1d", 64, waves, pictures((16, 128))),
-        Case("llama, mask", 16, llama, masked(64, 5000)),
-        Case("gpt2-small lora", 4, lora, texts(32, 50257)),
-        Case("gpt2-small lora, batch 16", 16, lora, texts(32, 50257)),
-        Case("gpt2-small dora", 4, lambda: lora(dora=True), texts(32, 50257)),
-        Case("gpt2-small ia3", 4, ia3, texts(32, 50257)),
+        Case("vit", 32, Patches, pictures((3, 32, 32))),
+        Case("llama, lora", 8, llama_lora, masked(64, 5000)),
+        Case("gpt2, batch 8", 8, lambda: gpt2(True), texts(64, 5000)),
+        Case("gpt2", 16, lambda: gpt2(True), texts(64, 5000)),
+        Case("gpt2, untied", 16, lambda: gpt2(False), texts(64, 5000)),
+        Case("llama", 16, llama, masked(64, 5000)),
+        Case("small lora, 8", 8, lora, texts(32, 50257)),
+        Case("small lora, 16", 16, lora, texts(32, 50257)),
+        Case("small dora, 8", 8, lambda: lora(dora=True), texts(32, 50257)),
+        Case("small ia3, 8", 8, ia3, texts(32, 50257)),
     )
 }

@@ -76,6 +76,7 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
     shapes = {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
 
     def release(batch: Batch) -> None:
+        optimizer.zero_grad()
         with place.precision():
             sums = gradients.checked(batch, secrets.randbelow(max(1, len(batch["targets"]))))
         drawn = noise.next(shapes)
@@ -87,6 +88,23 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
         assert gradients.method.name == "book-keeping", gradients.describe()
 
     return release
+
+
+def noise_alone(case: Case, place: Place) -> Step:
+    """The noise of one of our steps, which is part of "dpcli" as well."""
+    from dpcli.random.streams import system_entropy
+    from dpcli.train.noise import Independent
+
+    model = place.model(case)
+    noise, shapes = (
+        Independent(NOISE * NORM, system_entropy().noise),
+        {n: p.shape for n, p in model.named_parameters() if p.requires_grad},
+    )
+
+    def step() -> None:
+        noise.next(shapes)
+
+    return step
 
 
 def opacus(mode: str) -> Callable[[Case, Place], Step]:
@@ -174,6 +192,7 @@ def opacus_epoch(mode: str) -> Callable[[Case, Place], Step]:
 STEPS: dict[str, Callable[[Case, Place], Step]] = {
     "sgd": sgd,
     "dpcli": ours,
+    "noise": noise_alone,
     "opacus hooks": opacus("hooks"),
     "opacus ghost": opacus("ghost"),
 }

@@ -1,4 +1,4 @@
-"""One process per way of training: it takes two steps, says by how much memory rose, then as many steps as it is asked for.
+"""One process per way of training: it takes two steps, says by how much memory rose in the second, then as many steps as it is asked for.
 
 Time is the process's own CPU time on a CPU, so that other processes count less, and the clock's on a GPU. With `keep` the C library is
 told to keep memory for the next step; by default it gives large pieces back each time, which costs those most who allocate most.
@@ -6,6 +6,8 @@ told to keep memory for the next step; by default it gives large pieces back eac
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import subprocess
@@ -22,7 +24,8 @@ KEPT = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**3
 class Worker:
     """A process that trains one case in one way.
 
-    failure: why it cannot, "" where it can. peak: MB at most above the model and its data. seconds: of the step that `peak` is of.
+    failure: why it cannot, "" where it can. peak: MB at most above what it holds between two steps, the gradients included. seconds: of
+    the step that `peak` is of.
     """
 
     def __init__(self, case: str, way: str, device: str, half: bool, python: str, keep: bool = False) -> None:
@@ -82,11 +85,17 @@ def prepared(case: str, way: str, device: str, half: bool) -> tuple[Any, dict[st
     torch.set_num_threads(1)
     torch.manual_seed(1)
     step = WAYS[way](CASES[case], Place(device, half))
-    before = held(device)
     step()  # the first one probes
-    held(device)
+    give_back()
+    before = held(device)
     seconds = timed(step, 1, device)
     return step, {"peak": peak(device) - before, "seconds": seconds}
+
+
+def give_back() -> None:
+    """Return freed memory to the system, so that what the first step left behind is not taken for room of the second."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def held(device: str) -> float:

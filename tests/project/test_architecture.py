@@ -165,6 +165,32 @@ def acquainted(files: Sources) -> list[str]:
     ]
 
 
+def internals(files: Sources) -> list[str]:
+    """What of torch has no public name, outside of the file that lists it: private modules and names, and the modules of torch.nn."""
+    found = []
+    for name, text in files.items():
+        if name != "dpcli.train.torch_internals":
+            found += [f"{name}: {each}" for each in (*imports(text), *attributes(text)) if PRIVATE_OF_TORCH.match(f"{each}.")]
+    return found
+
+
+# A part that begins with an underscore but is no special name; and torch.nn.modules, whose classes torch.nn shows.
+PRIVATE_OF_TORCH = re.compile(r"torch\.(nn\.modules\.|([a-zA-Z]\w*\.)*_(?!_))")
+
+
+def attributes(text: str) -> Iterator[str]:
+    """Each dotted name that begins with a plain name, such as torch.autograd.Variable."""
+    for node in ast.walk(parsed(text)):
+        if isinstance(node, ast.Attribute):
+            parts: list[str] = []
+            value: ast.expr = node
+            while isinstance(value, ast.Attribute):
+                parts.append(value.attr)
+                value = value.value
+            if isinstance(value, ast.Name):
+                yield ".".join([value.id, *reversed(parts)])
+
+
 def called(side: ast.expr) -> str:
     """The last name of an expression: `type` of step.spec.type."""
     return side.attr if isinstance(side, ast.Attribute) else side.id if isinstance(side, ast.Name) else ""
@@ -177,7 +203,7 @@ def literals(side: ast.expr) -> Iterator[ast.Constant]:
             yield leaf
 
 
-RULES = [upwards, homeless, relative, abroad, circles, shared_names, asked_by_name, acquainted]
+RULES = [upwards, homeless, relative, abroad, circles, shared_names, asked_by_name, acquainted, internals]
 
 
 @pytest.mark.long
@@ -194,6 +220,7 @@ BREACHES = {
     circles: {"dpcli.a.planted": "import dpcli.b.planted", "dpcli.b.planted": "from dpcli.a import planted"},
     shared_names: {"dpcli.a.planted": "class Row: ...", "dpcli.b.planted": "class Row: ..."},
     acquainted: {"dpcli.lint.planted": "from dpcli.mechanisms.noise.laplace import LaplaceSpec"},
+    internals: {"dpcli.train.planted": "import torch\nfrom torch.nn.modules.conv import _ConvNd\nx = torch._C.f()"},
     asked_by_name: {"dpcli.gate.planted": "def f(step):\n    return step.spec.type in ('laplace', 'gaussian')"},
 }
 

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
+from dpcli.train.torch_internals import tree_leaves, tree_map
 
 Batch = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+
+
+def map_leaves(function: Callable[[Tensor], Any], batch: Batch) -> Any:
+    """Return the batch with the result of the function in place of each tensor.
+
+    The usual containers are handled here, because torch's function for all containers takes longer than the step of a small model.
+    """
+    if type(batch) is Tensor:
+        return function(batch)
+    if type(batch) is dict:
+        return {name: map_leaves(function, value) for name, value in batch.items()}
+    if type(batch) in (list, tuple):
+        return type(batch)([map_leaves(function, value) for value in batch])  # type: ignore[call-arg, arg-type]
+    return tree_map(function, batch)
+
+
+def leaves_of(batch: Batch) -> list[Any]:
+    """Return the tensors of a batch, and the objects in it that are no tensors."""
+    if type(batch) is Tensor:
+        return [batch]
+    values = list(batch.values()) if type(batch) is dict else batch
+    if type(values) in (list, tuple) and all(type(value) is Tensor for value in values):
+        return list(values)
+    return tree_leaves(batch)
 
 
 def size(batch: Batch) -> int:
@@ -19,7 +44,7 @@ def size(batch: Batch) -> int:
     Raises:
         InputError: The batch holds an object that is no tensor, or its tensors have different numbers of examples.
     """
-    leaves = tree_leaves(batch)
+    leaves = leaves_of(batch)
     other_types = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
     if other_types or not leaves:
         actual = other_types[0] if other_types else "nothing"
@@ -33,14 +58,14 @@ def size(batch: Batch) -> int:
 
 def form(batch: Batch) -> object:
     """Return the form of a batch: the shapes of one example, the types and the devices. Batches of different sizes may have one form."""
-    return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
+    return map_leaves(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 
 def make_contiguous(batch: Batch) -> Batch:
     """Return the batch with contiguous tensors, because a program may depend on the layout of a tensor in memory."""
-    return tree_map(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
+    return map_leaves(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
 
 
 def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
     """Return the selected examples of a batch, in the given order."""
-    return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]
+    return map_leaves(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]

@@ -182,7 +182,10 @@ class BookKeeping:
             self.leaves.in_place() as leaves,
             nothing_caught(),
         ):
-            return per_example_losses(self.model, self.loss, batch, recorder.size), leaves
+            losses = per_example_losses(self.model, self.loss, batch, recorder.size)
+        if recorder.broken is not None:
+            raise Unsuitable(f"{recorder.broken} raises an error that the model catches")
+        return losses, leaves
 
     def gradients(self, losses: Tensor, edges: Sequence[GradientEdge]) -> list[Tensor | None]:
         """Return the gradient at every edge.

@@ -1,4 +1,4 @@
-"""Forward hooks that record each call of a layer, from which book-keeping computes per-example gradients.
+"""Records of each call of a layer, from which book-keeping computes per-example gradients.
 
 A record has the input of the layer, and the edge of the autograd graph at which the gradient of its output is taken.
 """
@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from dpcli.train.engine.layers import Layer
 from dpcli.train.engine.method import Unsuitable
+from dpcli.train.torch_internals import backward_engine, without_function_modes
 
 
 def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
@@ -47,8 +48,7 @@ def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[T
         weights: Factor of each loss.
         inputs: Tensors or edges at which the gradients are taken.
     """
-    engine: Any = torch.autograd.Variable._execution_engine
-    result: tuple[Tensor | None, ...] = engine.run_backward(
+    result: tuple[Tensor | None, ...] = backward_engine.run_backward(
         (losses,), (weights,), False, False, tuple(inputs), True, accumulate_grad=False
     )
     return result
@@ -56,8 +56,7 @@ def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[T
 
 def accumulate_gradients(loss: Tensor) -> None:
     """Add the gradients of a loss to `.grad`, as `torch.autograd.backward` does. Torch's engine is called directly, as in `gradients`."""
-    engine: Any = torch.autograd.Variable._execution_engine
-    engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
+    backward_engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
 
 def growing_dim(one: Sequence[int], several: Sequence[int], count: int) -> int | None:
@@ -119,7 +118,7 @@ class RunningLayer:
         inputs: Input of the layer, with a row for each example.
         rows: Number of rows of the input that the layer received.
         dim: Dimension that counts the examples.
-        input_node: Node of the input in the autograd graph; None if the input needs no gradient.
+        input_node: Node of the input in the autograd graph; None if the input needs no gradient, or if nodes are not recorded.
     """
 
     inputs: Tensor
@@ -145,7 +144,7 @@ class CallNodes:
 
 @dataclass(slots=True)
 class Recorder:
-    """A record of the calls of every layer, in the order of the calls. Hooks write it.
+    """A record of the calls of every layer, in the order of the calls. `recorded_call` writes it.
 
     All examples may share the input of a layer, such as position ids. If `keeps_shared` is set, the layer runs on the shared input, and the
     call is recorded in `shared_uses`. Per-example gradients are then taken where the output is repeated for each example. Otherwise the
@@ -158,6 +157,7 @@ class Recorder:
         counts: Number of calls of each layer so far.
         running: Running layers, by name. It is None for a layer whose call is not recorded.
         insides: Part of the graph of each call; None if it is not requested.
+        broken: Name of a layer whose call could not be recorded; None if there is none. The program may have caught the error.
     """
 
     example_dims: Callable[[Call, Tensor], ExampleDim]
@@ -168,6 +168,7 @@ class Recorder:
     keeps_shared: bool = False
     shared_uses: list[Use] = field(default_factory=list)
     insides: list[CallNodes] | None = None
+    broken: str | None = None
 
     def example_dim(self, layer: Layer, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of the next call of a layer.
@@ -184,18 +185,18 @@ class Recorder:
             raise Unsuitable(f"{layer.name}: expected examples along the first dimension, found {tuple(inputs.shape)}")
         return dim
 
-    def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Prepare a layer before it runs: replace its parameters by new leaves, and repeat a shared input for each example.
+    def enter(self, layer: Layer, inputs: Tensor) -> Tensor:
+        """Prepare a layer before it runs, and return its input: replace its parameters by new leaves, and repeat a shared input for each
+        example.
 
         Edge cases: a call on a shared tensor of floating-point numbers is not recorded, and the parameters are not replaced. If the losses
         depend on the output of such a call, a gradient reaches the parameters themselves, and `BookKeeping.gradients` refuses the model.
         """
-        (inputs,) = (*args, *kwargs.values())
         dim = self.example_dim(layer, inputs)
         if dim is None and inputs.is_floating_point():
             self.running[layer.name] = None
-            return (inputs,), {}
-        input_node = get_gradient_edge(inputs).node if inputs.requires_grad else None
+            return inputs
+        input_node = get_gradient_edge(inputs).node if self.insides is not None and inputs.requires_grad else None
         if dim is None:
             repeated = repeat_for_examples(layer.name, inputs, self.size)
             inputs = inputs if self.keeps_shared and inputs.dim() > 1 else repeated
@@ -203,7 +204,7 @@ class Recorder:
         else:
             self.running[layer.name] = RunningLayer(inputs.detach(), self.size, dim, input_node)
         detach_parameters(layer)
-        return (inputs,), {}
+        return inputs
 
     def leave(self, layer: Layer, output: Tensor) -> None:
         """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output."""
@@ -287,19 +288,14 @@ def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
 def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
     """Record the calls of the layers during one forward pass, which the block runs. The parameters are always restored afterwards."""
     originals: list[dict[str, Tensor]] = []
-    handles: list[torch.utils.hooks.RemovableHandle] = []
-    for layer in layers:
-        parameters = {local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters}
-        originals.append(parameters)
-        handles.extend(hook(layer, recorder, parameters))
-        if layer.rule.forward is not None:
-            vars(layer.module)["forward"] = partial(layer.rule.forward, layer.module)
     try:
+        for layer in layers:
+            parameters = {local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters}
+            originals.append(parameters)
+            vars(layer.module)["forward"] = partial(recorded_call, layer, recorder, parameters)
         yield
     finally:
-        for handle in handles:
-            handle.remove()
-        for layer, parameters in zip(layers, originals, strict=True):
+        for layer, parameters in zip(layers, originals, strict=False):
             vars(layer.module).pop("forward", None)
             restore_parameters(layer, parameters)
 
@@ -323,18 +319,19 @@ def hooks_refused() -> Iterator[None]:
         torch.Tensor.register_hook = register  # type: ignore[method-assign]
 
 
-def hook(layer: Layer, recorder: Recorder, originals: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:
-    """Register the recorder's hooks on a layer, and yield their handles.
+def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tensor], /, *args: Any, **kwargs: Any) -> Tensor:
+    """Run a layer in place of its own forward, and record the call. Hooks of the layer receive the same values as without the record.
 
-    The hooks run directly before and directly after the layer's forward. Other hooks therefore receive the same values as without them.
+    The mode that looks for errors of torch is switched off around the work of the recorder, which calls many small functions of torch.
     """
-
-    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return recorder.enter(layer, args, kwargs)
-
-    def after(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    outer_broken, recorder.broken = recorder.broken, layer.name
+    (inputs,) = (*args, *kwargs.values())
+    with without_function_modes():
+        inputs = recorder.enter(layer, inputs)
+    forward = layer.rule.forward or type(layer.module).forward
+    output = forward(layer.module, inputs)
+    with without_function_modes():
         restore_parameters(layer, originals)
         recorder.leave(layer, output)
-
-    yield layer.module.register_forward_pre_hook(before, with_kwargs=True)
-    yield layer.module.register_forward_hook(after, prepend=True)
+    recorder.broken = outer_broken
+    return output

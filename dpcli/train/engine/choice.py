@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
@@ -29,6 +28,7 @@ from dpcli.train.engine.draws import EXPECTED_LOSS, same_draws, seed_all
 from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses, trained_parameters
 from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, Vectorised
+from dpcli.train.torch_internals import tree_leaves, tree_map
 
 SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters

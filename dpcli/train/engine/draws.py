@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
+from dpcli.train.torch_internals import TorchDispatchMode, tree_map
 
 MOST_EQUAL_DRAWS = 2048  # after this number of draws, each further draw has new numbers
 EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # beginning of several messages

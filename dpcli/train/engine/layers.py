@@ -12,10 +12,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.conv import _ConvNd
 
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows
+from dpcli.train.torch_internals import Convolution
 
 ROW_BLOCK = 4  # number of rows that a CPU kernel computes together
 
@@ -73,7 +73,7 @@ def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     The gradient of the weight is a sum of outer products with patches of the input. The gradient of the bias is a sum over output
     positions.
     """
-    layer, left = cast("_ConvNd", module), wide(gradient).flatten(2)
+    layer, left = cast("Convolution", module), wide(gradient).flatten(2)
 
     def weight() -> Piece:
         return weight_piece(layer, left, patches(layer, padded(layer, wide(inputs))))
@@ -83,7 +83,7 @@ def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of a transposed convolution, in which each position of the input contributes to a patch of the output."""
-    layer, wide_gradient = cast("_ConvNd", module), wide(gradient)
+    layer, wide_gradient = cast("Convolution", module), wide(gradient)
 
     def weight() -> Piece:
         padding = reversed(cast("tuple[int, ...]", layer.padding))
@@ -98,7 +98,7 @@ def total(values: Tensor) -> Piece:
     return PlainRows(values.sum(2))
 
 
-def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
+def weight_piece(layer: Convolution, left: Tensor, right: Tensor) -> Piece:
     """Return the piece of a convolution's weight, given factors (B, channels, positions).
 
     The piece consists of outer products over the positions. With several groups of channels the matrices are small, so the gradients are
@@ -111,13 +111,13 @@ def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
     return PlainRows(blocks.reshape(size, *layer.weight.shape))
 
 
-def padded(layer: _ConvNd, inputs: Tensor) -> Tensor:
+def padded(layer: Convolution, inputs: Tensor) -> Tensor:
     """Return the input of a convolution with its padding added."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     return functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
 
 
-def patches(layer: _ConvNd, padded_input: Tensor, patch_counts: tuple[int, ...] | None = None) -> Tensor:
+def patches(layer: Convolution, padded_input: Tensor, patch_counts: tuple[int, ...] | None = None) -> Tensor:
     """Return the patches to which the kernel is applied, (B, channels * kernel, positions).
 
     A single strided copy makes all patches. It is 2 to 8 times as fast as unfold.

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, make_contiguous, size
@@ -32,6 +31,7 @@ from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped, empty_gradients
 from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
+from dpcli.train.torch_internals import BatchNorm
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
     keep their mode.
     """
     modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
-    if any(isinstance(module, _BatchNorm) for module in modes):
+    if any(isinstance(module, BatchNorm) for module in modes):
         raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
     wrapper: Any = importlib.import_module("opacus").GradSampleModule(model, loss_reduction="sum", strict=True)
     try:

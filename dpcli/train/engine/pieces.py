@@ -68,9 +68,11 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     A tiny square has lost digits. Its product with a large square of the other side is not negligible.
     """
     tiny = torch.finfo(squares.dtype).tiny
-    smaller, larger = torch.minimum(lefts, rights), torch.maximum(lefts, rights)
+    smaller = torch.minimum(lefts, rights)
     lost_digits = smaller < tiny * 2.0**27
-    matters = (smaller + tiny * 2.0**10) * larger > NEGLIGIBLE_SQUARE
+    if squares.device.type == "cpu" and not bool(lost_digits.any()):  # on a GPU, the question would take longer than the answer
+        return squares
+    matters = (smaller + tiny * 2.0**10) * torch.maximum(lefts, rights) > NEGLIGIBLE_SQUARE
     return squares.masked_fill((lost_digits & matters).any(1), torch.nan)
 
 

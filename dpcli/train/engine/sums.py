@@ -62,6 +62,8 @@ def complete_sums(
 ) -> Sums:
     """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient."""
     full = {name: gradients[name] if name in gradients else zeros(parameter) for name, parameter in parameters.items()}
+    if len(norms) == 1:
+        return Sums(full, norms[0], finite[0])
     like = next(iter(full.values()))
     return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
 
@@ -81,8 +83,9 @@ def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Ten
         with full_precision(empty.device):
             measured = measure(pieces, groups, empty.new_zeros(count))
             add_clipped(totals, pieces, measured, clip, groups)
-        lengths.append(norms_over_groups(measured.norms, empty.dtype))
-        finites.append(measured.norms.isfinite().all(1))
+            finite = measured.finite()
+            lengths.append(norms_over_groups(measured.norms, finite, empty.dtype))
+        finites.append(finite)
     return complete_sums(totals, lengths, finites, parameters)
 
 
@@ -92,7 +95,7 @@ def unclipped_norms(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) ->
     empty = no_norms(parameters)
     with full_precision(empty.device):
         measured = measure(pieces, clip.groups(list(parameters)), empty.new_zeros(count))
-        return norms_over_groups(measured.norms, empty.dtype)
+        return norms_over_groups(measured.norms, measured.finite(), empty.dtype)
 
 
 def no_norms(parameters: Mapping[str, Tensor]) -> Tensor:
@@ -145,6 +148,10 @@ class GradientNorms:
     rescaled: dict[str, Rescaled]
     kind: torch.dtype
 
+    def finite(self) -> Tensor:
+        """Return whether each example has a finite gradient, (B,). Every norm that is in range is finite."""
+        return self.norms.isfinite().all(1) if self.rescaled else self.in_range
+
 
 def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> GradientNorms:
     """Measure the norms of the gradients, in double precision where the number format of the sums is too narrow.
@@ -153,7 +160,7 @@ def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_n
         zero_norms: Zeros (B,), the norms of a parameter that the losses do not depend on.
     """
     norms = group_norms(pieces, groups, zero_norms)
-    in_range = (norms < LARGE).all(1)  # False for a NaN
+    in_range = (norms < LARGE).all(1) if norms.shape[1] > 1 else norms[:, 0] < LARGE  # False for a NaN
     if bool(in_range.all()):
         return GradientNorms(norms, in_range, {}, norms.dtype)
     rescaled = {name: Rescaled.of(piece.select(~in_range), zero_norms.dtype) for name, piece in pieces.items()}
@@ -161,17 +168,23 @@ def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_n
     return GradientNorms(norms.double().index_put((~in_range,), large_norms), in_range, rescaled, norms.dtype)
 
 
-def norms_over_groups(norms: Tensor, kind: torch.dtype) -> Tensor:
-    """Return the norm over all groups, (B,). It is infinite if the gradient is not finite."""
-    lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
-    return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
+def norms_over_groups(norms: Tensor, finite: Tensor, kind: torch.dtype) -> Tensor:
+    """Return the norm over all groups, (B,). It is infinite if the gradient is not finite.
+
+    Args:
+        norms: Norms (B, groups).
+        finite: Whether each gradient is finite, (B,).
+    """
+    lengths: Tensor = norms[:, 0] if norms.shape[1] == 1 else torch.linalg.vector_norm(norms, dim=1)
+    return torch.where(finite, lengths.to(kind), torch.inf)
 
 
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> Tensor:
     """Return norms (B, groups), rounded up. A parameter that the losses do not depend on has the norms `zero_norms`, zeros (B,)."""
     squares = {name: piece.squares().to(zero_norms.dtype) for name, piece in pieces.items()}
     columns = [sum((squares[name] for name in group if name in squares), start=zero_norms) for group in groups]
-    return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
+    norms = torch.stack(columns, 1) if len(columns) > 1 else columns[0][:, None]
+    return norms.sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
 
 
 def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:

@@ -11,11 +11,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.utils._pytree import tree_map
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, trained_parameters, wide
 from dpcli.train.engine.pieces import PlainRows
+from dpcli.train.torch_internals import tree_map
 
 LARGEST_PART = 2**26  # number of entries of per-example gradients that are in memory at once
 

@@ -14,12 +14,12 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from dpcli.audit.own_code import PACKAGE
 from dpcli.base.errors import InputError
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, Unfollowed
+from dpcli.train.torch_internals import source_of_symbol
 
 SIZE_HINT = 1_000_003  # batch size for which torch's operators choose an algorithm; a large number
 # Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares.
@@ -94,7 +94,7 @@ def deciding_sizes(expression: Any, size: Any) -> Iterator[int]:
 
 def batch_symbol(environment: ShapeEnv) -> torch.SymInt:
     """Return the symbol for the batch size."""
-    source = ConstantSource("batch")
+    source = source_of_symbol("batch")
     expression = environment.create_symbol(SIZE_HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
     return environment.create_symintnode(expression, hint=SIZE_HINT)  # type: ignore[return-value]
 

@@ -17,14 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as nn_module
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from dpcli.audit.own_code import is_library, is_own_code, own_line
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
+from dpcli.train.torch_internals import TorchDispatchMode, global_module_hooks, tree_leaves
 
 # Types whose values are compared by their text.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
@@ -147,9 +145,8 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
                 snapshot.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
         snapshot.visit_class(f"model: {name or 'the model'}", type(module))
     snapshot.visit("loss", loss)
-    for key, value in vars(nn_module).items():
-        if key.startswith("_global"):
-            snapshot.visit(f"torch's {key.strip('_')}", value)
+    for key, value in global_module_hooks().items():
+        snapshot.visit(f"torch's {key.strip('_')}", value)
     snapshot.values["torch's seed"] = torch.initial_seed()
     snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numbers = sys.modules.get("numpy")

@@ -16,7 +16,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
@@ -29,6 +28,7 @@ from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
+from dpcli.train.torch_internals import tree_leaves, tree_map
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # factors of synthetic records, to reach branches that depend on magnitudes
 BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension identifies the dimension of the records

@@ -18,9 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_map
 
 from dpcli.audit.own_code import raised_at
 from dpcli.base.errors import DpcliError, InputError
@@ -31,6 +28,7 @@ from dpcli.train.engine.method import Loss, RaisedErrors, trained_parameters
 from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
+from dpcli.train.torch_internals import FakeTensorMode, enable_python_dispatcher, tree_map, without_dispatch_modes
 
 LONGEST_MESSAGE = 200  # characters of an error's message that are shown
 # Methods of tensors that read numbers without calling an operator.
@@ -144,7 +142,7 @@ def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     """Return fake tensors with the shapes and types of a batch, but with a symbolic number of records."""
 
     def column(leaf: Tensor) -> Tensor:
-        with torch.utils._python_dispatch._disable_current_modes():
+        with without_dispatch_modes():
             dtype, device = leaf.dtype, leaf.device
         fake_leaf = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
         tracker.register(fake_leaf, AlongRecords(0))

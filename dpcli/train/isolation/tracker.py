@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.audit.own_code import own_line
@@ -34,6 +32,13 @@ from dpcli.train.isolation.layout import (
     leaves,
 )
 from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, Rule, pointwise
+from dpcli.train.torch_internals import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    TorchDispatchMode,
+    without_dispatch_modes,
+)
 
 # Advice at the end of messages.
 ADVICE = "apply it over the dimensions of one example, never over the batch"
@@ -357,7 +362,7 @@ def is_constant(tensor: Tensor) -> bool:
 
 def number_in(constant: Tensor) -> Any:
     """Return the number that a constant with one entry holds."""
-    with torch.utils._python_dispatch._disable_current_modes():
+    with without_dispatch_modes():
         return constant.item()
 
 

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
-from torch.nn.modules import module as nn_module
-from torch.utils._pytree import tree_leaves
+from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.loop.marks import (
+    COPIED_NUMBERS,
     REGISTERED,
     Itself,
     TensorValue,
@@ -25,14 +24,30 @@ from dpcli.train.loop.marks import (
     class_marks,
     every_module,
     every_tensor,
+    mark,
     marks_of,
     numbers,
     version,
 )
+from dpcli.train.torch_internals import global_module_hooks, tree_leaves
 
 # Attributes of a module that are not compared by name. The guard compares registered members and the mode of a module separately. The
 # library accelerate sets the last attribute, and no forward pass reads it.
 NOT_COMPARED = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenTensor:
+    """A tensor that is not trained, when its numbers were read.
+
+    Attributes:
+        written: Torch's count of writes, and the address of the numbers.
+        mark: Mark of the numbers.
+    """
+
+    tensor: Tensor
+    written: tuple[int, int]
+    mark: object
 
 
 @dataclass(slots=True)
@@ -40,7 +55,8 @@ class Guard:
     """A comparison of a run's state with its state at the start and after the last step.
 
     The weights and the optimizer state must be as the last step left them. Everything else must be as it was at the start. The records are
-    compared by identity and torch's count of writes before each step, and by value at the end. `dpcli.train.loop.marks` says how other
+    compared by identity and torch's count of writes before each step, and by value at the end. So are frozen tensors of at least
+    `COPIED_NUMBERS` numbers, because a large model has far more of these than a step computes. `dpcli.train.loop.marks` says how other
     objects are compared.
 
     Attributes:
@@ -51,6 +67,7 @@ class Guard:
         start: Marks at the start, by name, of everything that no step may change.
         after_last_step: Marks, by name, of the weights and the optimizer state after the last step.
         records_read: Marks of the records at the start.
+        frozen: What was read of large frozen tensors, by identity.
     """
 
     model: nn.Module
@@ -60,6 +77,7 @@ class Guard:
     start: dict[str, list[object]] = field(init=False)
     after_last_step: dict[str, list[object]] = field(init=False)
     records_read: list[TensorValue] = field(init=False)
+    frozen: dict[int, FrozenTensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_same_parameters(self.model, self.optimizer)
@@ -72,8 +90,14 @@ class Guard:
         """Store marks of the weights and the optimizer state after a step."""
         self.after_last_step = by_name(self._step_marks())
 
-    def require_unchanged(self) -> None:
-        """Check that nothing changed since the last step. Raises an InputError that names the first change."""
+    def require_unchanged(self, reads_all: bool = False) -> None:
+        """Check that nothing changed since the last step. Raises an InputError that names the first change.
+
+        Args:
+            reads_all: Whether the numbers of large frozen tensors are read even if torch counted no write.
+        """
+        if reads_all:
+            self.frozen.clear()
         self.require_last_state()
         require_same(self.start, by_name(self._constant_marks()))
 
@@ -138,19 +162,28 @@ class Guard:
             hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
             yield from marks_of(f"the hooks of the tensor {name}", hooks)
             if name not in trained:
-                yield from marks_of(f"the tensor {name}", value)
-        for key, value in vars(nn_module).items():
-            if key.startswith("_global"):
-                yield from marks_of(f"torch's {key.strip('_')}", value)
+                yield f"the tensor {name}", self._frozen_mark(value)
+        for key, value in global_module_hooks().items():
+            yield from marks_of(f"torch's {key.strip('_')}", value)
         for number, leaf in enumerate(tree_leaves(self.records)):
             yield f"the records [{number}]", (Itself(leaf), version(leaf), leaf.data_ptr())
+
+    def _frozen_mark(self, tensor: Tensor) -> object:
+        """Return the mark of a tensor that is not trained. A large one is read again only if torch counted a write or it moved."""
+        count = version(tensor)
+        if tensor.numel() < COPIED_NUMBERS or count is None or tensor.is_meta:
+            return mark(tensor)
+        known = self.frozen.get(id(tensor))
+        if known is None or known.tensor is not tensor or known.written != (count, tensor.data_ptr()):
+            known = self.frozen[id(tensor)] = FrozenTensor(tensor, (count, tensor.data_ptr()), mark(tensor))
+        return known.mark
 
 
 def by_name(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
     """Return the list of marks of each name. If two classes have the same name, the list contains the marks of both."""
     marks_by_name: dict[str, list[object]] = {}
-    for name, mark in marks:
-        marks_by_name.setdefault(name, []).append(mark)
+    for name, value in marks:
+        marks_by_name.setdefault(name, []).append(value)
     return marks_by_name
 
 

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpcli.train.torch_internals import without_subclass_functions
+
 # Types whose values are marked by their repr.
 BY_TEXT: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
 # Types whose values are marked by their shape and bytes.
@@ -74,7 +76,7 @@ def numbers(tensor: Tensor) -> TensorValue:
     A tensor of a subclass is read as a plain torch tensor. The mark contains only the form for a subclass with its own dispatch, for a
     sparse or quantised tensor, and for a tensor without storage.
     """
-    with torch._C.DisableTorchFunctionSubclass():
+    with without_subclass_functions():
         form = tensor.shape, tensor.dtype, tensor.device, tensor.layout
         plain = type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__ and tensor.layout is torch.strided
         if not plain or tensor.is_meta or tensor.is_quantized:

@@ -32,12 +32,13 @@ UNCHECKED = (
     "The loop around the steps is the user's own code. Before each step, the state of the run was compared with its state at the start or "
     "after the previous step. Weights, buffers and the optimizer's state were compared by value. So were the tensors, arrays, numbers, "
     "texts and containers of these that modules and their classes hold. Modules, hooks, methods and other objects were compared by "
-    "identity. Records were compared by identity and by torch's count of versions, and by value at the end. A detected change would have "
-    "stopped the run. A hook on the optimizer's steps would also have stopped it.",
+    "identity. Records, and frozen tensors of 65,536 numbers or more, were compared by identity and by torch's count of versions, and by "
+    "value at the end. A detected change would have stopped the run. A hook on the optimizer's steps would also have stopped it.",
     "Five assumptions were not checked: (1) variables that the loss and the user's own functions read, functions of libraries, and the "
     "content of objects of other kinds did not change; (2) sparse tensors were not changed past torch's count of versions; (3) records "
-    "were not changed and changed back past that count (.data, numpy); (4) learning rates, other options of the optimizer and its own code "
-    "use nothing but the noisy gradients and public data; (5) the program shows nothing else about the records, such as a training loss.",
+    "and such frozen tensors were not changed and changed back past that count (.data, numpy); (4) learning rates, other options of the "
+    "optimizer and its own code use nothing but the noisy gradients and public data; (5) the program shows nothing else about the records, "
+    "such as a training loss.",
 )
 
 # Number of times that a loop may ask for a batch after the last one. A loop over many epochs may, and an endless loop is refused.

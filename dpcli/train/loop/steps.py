@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as torch_optimizer
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
@@ -33,6 +30,7 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.saved_state import Checkpoint
 from dpcli.train.step.prepare import Optimization, Prepared, assemble
 from dpcli.train.tasks.learning import Learning
+from dpcli.train.torch_internals import DeviceContext, dispatch_modes, function_modes, saved_tensors_hooks
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -205,7 +203,7 @@ class LoopSteps:
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_unchanged()
+            self.guard.require_unchanged(reads_all=True)
             self.guard.require_same_records()
             with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)
@@ -218,7 +216,7 @@ class LoopSteps:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_unchanged()
+            self.guard.require_unchanged(reads_all=True)
             self.guard.require_same_records()
             self.run.pause()
             self._end(LoopPhase.ENDED)
@@ -339,14 +337,14 @@ def require_plain_modes(model: nn.Module) -> None:
                 f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums need full "
                 "precision; put it inside the loss, around the call of the model"
             )
-    functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
+    functions = function_modes()  # type: ignore[no-untyped-call]
+    modes = [*dispatch_modes(), *(mode for mode in functions if type(mode) is not DeviceContext)]
     if modes:
         raise InputError(
             f"{type(modes[0]).__name__}: expected no mode that intercepts operators around dpcli.private and its steps, found one: it may "
             "combine records of a model that was checked without it; leave it first (torch.device as a default is allowed)"
         )
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+    if saved_tensors_hooks() is not None:
         raise InputError(
             "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some: through them, one "
             "record may change the gradient of another; to save memory, set physical_batch_size in the file"

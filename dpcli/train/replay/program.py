@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from dpcli.audit.replay import Declared, Step
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
@@ -28,6 +27,7 @@ from dpcli.train.replay.record_draws import OwnDraws
 from dpcli.train.run.ranks import Ranks, T
 from dpcli.train.step.loop import first_step_std
 from dpcli.train.step.prepare import Prepared, prepare
+from dpcli.train.torch_internals import tree_map
 
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices

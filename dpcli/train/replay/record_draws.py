@@ -18,15 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._C import _functorch as functorch
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.draws import SameDraws, generators, seed_all
 from dpcli.train.engine.method import Loss
+from dpcli.train.torch_internals import (
+    TorchDispatchMode,
+    dispatch_modes,
+    functorch,
+    temporarily_clear_interpreter_stack,
+    tree_leaves,
+    tree_map,
+)
 
 SHARED = b"no record's own"  # key of the draws that all records share
 
@@ -166,7 +170,7 @@ class OwnDrawsLoss:
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # the isolation check runs the loss on fake tensors
         # Under SameDraws, a probe gives the same numbers to all records.
-        probed = any(isinstance(mode, SameDraws) for mode in _get_current_dispatch_mode_stack())
+        probed = any(isinstance(mode, SameDraws) for mode in dispatch_modes())
         if followed or probed:
             return self.plain(model, batch)
         with self.draws.forward(batch), only_torch_draws():

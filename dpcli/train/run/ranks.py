@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dpcli.train.engine.batches import Batch
 from dpcli.train.run.processes import several_processes
+from dpcli.train.torch_internals import tree_flatten, tree_unflatten
 
 T = TypeVar("T")
 CHUNK_BYTES = 2**26  # records are hashed and sent in chunks of this many bytes, which limits the memory of copies

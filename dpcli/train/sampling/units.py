@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.method import Loss
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.tasks.learning import Learning
+from dpcli.train.torch_internals import tree_map
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -233,6 +233,7 @@ class Trainer:
     def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
         """Set the .grad of each trained parameter to the noisy sum of a sample, divided by `expected_batch`."""
         self.before_sums()
+        self.optimizer.zero_grad()  # the gradient of the last step would take memory until the new one replaces it
         # With adaptive clipping, the scale is C of this step. It is read before `follow` changes C below.
         noise_scale = 1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound
         sums = self._sums(self.ranks.part(batch))

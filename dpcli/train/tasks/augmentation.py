@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss, per_example_losses
 from dpcli.train.plan.settings_classification import Images, View
 from dpcli.train.tasks.learning import Learning
+from dpcli.train.torch_internals import tree_leaves, tree_map
 
 IMAGE = 4  # number of dimensions of images, (B, channels, height, width); other tensors are repeated unchanged for each view
 

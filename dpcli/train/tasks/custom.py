@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_leaves
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from dpcli.audit.own_code import call_user_code
@@ -23,6 +22,7 @@ from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.files import owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode, tensors, to_device
 from dpcli.train.tasks.user_code import build_model, called_on_records, code_of, private_result, result, user
+from dpcli.train.torch_internals import tree_flatten, tree_leaves
 
 if TYPE_CHECKING:
     import numpy as np

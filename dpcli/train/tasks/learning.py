@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.sources import require_apart
+from dpcli.train.torch_internals import tree_map
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from dpcli.train.isolation import rehearsal  # noqa: E402
 from dpcli.train.isolation.rehearsal import draws_like  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
@@ -261,6 +263,24 @@ def test_what_begins_to_mix_later_is_stopped_before_noise(mode: bool, tmp_path: 
     Path("now").touch()
     with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
         engine.checked(records, 3)
+
+
+def test_after_the_first_steps_one_of_eight_is_compared_at_random(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 steps about 50 are, and what begins to mix then is found: it is missed in 400 steps with probability (7/8)^400 < 1e-23."""
+    monkeypatch.chdir(tmp_path)
+    records, engine = models.data(), ClippedGradients(Sleeper(), models.loss, Flat(1.0))
+    compared: list[int] = []
+    alone = rehearsal.norm_alone
+    monkeypatch.setattr(rehearsal, "norm_alone", lambda *given: compared.append(engine.step) or alone(*given))
+    for _ in range(per_example.ALWAYS_CHECKED + 400):
+        engine.checked(records, 3)
+    first = [*range(1, per_example.ALWAYS_CHECKED + 1)]
+    assert compared[: len(first)] == first
+    later = len(compared) - len(first)
+    assert 8 <= later <= 120, later  # binomial(400, 1/8) is outside with probability below 1e-14
+    Path("now").touch()
+    with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
+        deque((engine.checked(records, 3) for _ in range(400)), maxlen=0)
 
 
 @pytest.mark.sampled(1)

@@ -219,6 +219,28 @@ def test_frozen_weights_written_past_every_version_are_found_at_the_end(begin: B
 
 
 @pytest.mark.parametrize("end", ["finish", "close"])
+def test_large_frozen_weights_written_past_every_version_are_found_at_the_end(begin: Begin, loop: Loop, end: str) -> None:
+    loop.model[3].register_buffer("table", torch.zeros(2**16))
+    private = stepped(begin(loop.model, loop.data, optimizer=loop.optimizer), 1)
+    loop.model[3].table.add_(1.0)
+    loop.model[3].table.sub_(1.0)
+    private.step(next(private))
+    loop.model[3].table.data[7] = 1.0
+    with pytest.raises(InputError, match=r"the tensor 3\.table"):
+        getattr(private, end)()
+    assert not Path("runs/own/statement.md").exists()
+
+
+def test_a_counted_write_to_large_frozen_weights_is_found_before_the_next_step(begin: Begin, loop: Loop) -> None:
+    loop.model[3].register_buffer("table", torch.zeros(2**16))
+    private = stepped(begin(loop.model, loop.data, optimizer=loop.optimizer), 1)
+    loop.model[3].table[7] = 1.0
+    batch = next(private)
+    with pytest.raises(InputError, match=r"the tensor 3\.table"):
+        private.step(batch)
+
+
+@pytest.mark.parametrize("end", ["finish", "close"])
 def test_records_written_past_every_version_are_found_at_the_end(begin: Begin, loop: Loop, end: str) -> None:
     private = stepped(begin(loop.model, loop.data, optimizer=loop.optimizer), STEPS)
     loop.data[0].numpy()[:] -= loop.data[0].mean(0).numpy()

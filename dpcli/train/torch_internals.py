@@ -1,0 +1,100 @@
+"""Everything that the package uses of torch without a public name. No other file imports any of it.
+
+Each name stands with its purpose and with a version of torch that has it, as its history tells; nothing below 2.13 is tested. The public
+names of later versions may replace them here. Attributes of tensors, modules and graph nodes that begin with an underscore are read in
+place: `_version` and `_base` of a tensor, `_parameters` and the like of a module, and `_saved_self` and the like of a node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# 2.0. The state of vmap: which tensors it wraps, their dimension of records, and what they wrap. For the replay of draws within vmap.
+from torch._C import _functorch as functorch
+
+# 2.0. The key of torch's Python dispatcher, which fake tensors of a symbolic size need. For following a program without records.
+from torch._dispatch.python import enable_python_dispatcher
+
+# 2.3. Operators outside of vmap while it runs. For the replay of draws within vmap.
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+# 2.0. Tensors without numbers, and their errors where a program asks for numbers. For following a program without records.
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
+
+# 1.0. The module that holds the hooks of all modules. For comparing them between steps.
+from torch.nn.modules import module as module_of_hooks
+
+# 1.0. The common classes of layers. For the refusal of statistics over records, and for the settings of convolutions.
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+from torch.nn.modules.conv import _ConvNd as Convolution
+from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNorm
+
+# 2.0. The modes that intercept functions. For the refusal of a step within one.
+from torch.overrides import _get_current_function_mode_stack as function_modes
+
+# 2.0. The mode of a default device, which combines no records. For the same refusal.
+from torch.utils._device import DeviceContext
+
+# 2.0. A mode that intercepts operators, the modes in use, and a block without them. For following, recording and replaying a program.
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes as without_dispatch_modes
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
+
+# 2.2. Tuples, lists and dicts of tensors as trees. For batches.
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+__all__ = [
+    "BatchNorm",
+    "Convolution",
+    "DataDependentOutputException",
+    "DeviceContext",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "InstanceNorm",
+    "TorchDispatchMode",
+    "backward_engine",
+    "dispatch_modes",
+    "enable_python_dispatcher",
+    "function_modes",
+    "functorch",
+    "global_module_hooks",
+    "saved_tensors_hooks",
+    "source_of_symbol",
+    "temporarily_clear_interpreter_stack",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_unflatten",
+    "without_dispatch_modes",
+    "without_function_modes",
+    "without_subclass_functions",
+]
+
+# 1.13. A block in which no mode and no subclass intercepts functions of tensors. For the work of the recorder within a model.
+without_function_modes: Any = torch._C.DisableTorchFunction
+
+# 2.0. A block in which no subclass intercepts functions of tensors. For reading the numbers of any tensor.
+without_subclass_functions: Any = torch._C.DisableTorchFunctionSubclass
+
+# 1.0. The engine of the backward pass. `torch.autograd.grad` would switch the dispatch modes off while it runs.
+backward_engine: Any = torch.autograd.Variable._execution_engine
+
+
+def saved_tensors_hooks() -> object:
+    """Return the innermost hooks on saved tensors; None if there are none. Torch has the function since 2.2."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+
+def source_of_symbol(name: str) -> Any:
+    """Return what names a symbolic size in messages. Torch has the class since 2.1; its module takes a second to import."""
+    from torch._dynamo.source import ConstantSource
+
+    return ConstantSource(name)
+
+
+def global_module_hooks() -> dict[str, Any]:
+    """Return torch's tables of the hooks of all modules, by name."""
+    return {key: value for key, value in vars(module_of_hooks).items() if key.startswith("_global")}
