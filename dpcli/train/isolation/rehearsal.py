@@ -22,7 +22,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
+from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
 from dpcli.train.engine.method import Loss, Method, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
@@ -280,7 +280,8 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:  # an error on these records made the engine process one example at a time
         return sums
     example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    if not agree(engine, norm_alone(engine, example, draws), norm_in_batch=float(sums.norms[row])):
+    norm_in_batch, parts = float(sums.norms[row]), RECORD_PARTS if draws else RECORD_PARTS[:1]
+    if not any(agree(engine, norm_alone(engine, example, draws, part), norm_in_batch) for part in parts):
         raise InputError(
             "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
             "mixes examples; this step was not released"
@@ -288,10 +289,10 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers]) -> float:
+def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
     """Return the gradient norm of one example, computed alone and with the given random numbers."""
     parameters = trained_parameters(engine.model)
-    with dense_embeddings(engine.model), replayed_draws(draws) if draws else nullcontext():
+    with dense_embeddings(engine.model), replayed_draws(draws, part) if draws else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, example, 1), parameters)
     return norm(gradients, engine.clip, parameters)
 

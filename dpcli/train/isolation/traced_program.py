@@ -92,9 +92,14 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
         doubt=findings.doubts[0] if findings.doubts else None,
         complete=complete,
         coarsest=findings.coarsest,
-        random=findings.random or not complete,
+        random=findings.random or not complete or any(map(drops_between_layers, model.modules())),
         mapped=not (findings.custom_operators or has_vmap_rules()),
     )
+
+
+def drops_between_layers(module: nn.Module) -> bool:
+    """Check whether a module is one of torch's recurrent networks with dropout between layers. Torch follows it without the dropout."""
+    return isinstance(module, nn.RNNBase) and module.training and module.dropout > 0.0 and module.num_layers > 1
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
