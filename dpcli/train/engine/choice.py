@@ -25,7 +25,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
-from dpcli.train.engine.draws import EXPECTED_LOSS, RECORD_PARTS, RecordPart, same_draws, seed_all
+from dpcli.train.engine.draws import EXPECTED_LOSS, RECORD_PARTS, REMEDY, RecordPart, same_draws, seed_all
 from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses, trained_parameters
 from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, Vectorised
@@ -194,8 +194,8 @@ def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int, part: R
 def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None = None) -> None:
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
-    Random numbers are given to the records by each assignment of `RECORD_PARTS` in turn, until the check passes. Any of them is a fair way to
-    draw, so one is enough.
+    Random numbers are given to the records by each assignment of `RECORD_PARTS` in turn, until the check passes. Under every assignment
+    they have the same distribution, so one assignment that passes is enough.
 
     Args:
         batch: A few synthetic examples.
@@ -263,9 +263,9 @@ def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second:
     doubted = "" if doubt is None else f"; the program could not be followed: {doubt}"
     name = differing_module(first, second, tolerance)
     if name is None:
-        return InputError(f"loss: {EXPECTED_LOSS}, found {MIXED}{doubted}")
+        return InputError(f"loss: {EXPECTED_LOSS}, found {MIXED}; {REMEDY}{doubted}")
     place = f"model: {name or 'the model'} ({type(model.get_submodule(name)).__name__})"
-    return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}{doubted}")
+    return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}; {REMEDY}{doubted}")
 
 
 def differing_module(first: TracedRows, second: TracedRows, tolerance: float) -> str | None:

@@ -22,6 +22,8 @@ from dpcli.base.errors import InputError
 
 MOST_EQUAL_DRAWS = 2048  # after this number of draws, each further draw has new numbers
 EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # beginning of several messages
+# Advice for programs that compare examples.
+REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -27,9 +27,10 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import EXPECTED_LOSS
-from dpcli.train.engine.method import Loss, RaisedErrors, trained_parameters
+from dpcli.train.engine.method import Loss, RaisedErrors, no_validation_by_default, trained_parameters
 from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
+from dpcli.train.isolation.synthetic_records import KINDS, NumberKind
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 
 LONGEST_MESSAGE = 200  # characters of an error's message that are shown
@@ -47,6 +48,7 @@ class Program:
         coarsest: Machine epsilon of the program's least precise floating-point type.
         random: Whether the program draws random numbers, or may do so.
         mapped: Whether torch defines every operator, so that vmap isolates the records.
+        numbers: Kind of floating-point numbers on which the program runs.
     """
 
     doubt: str | None
@@ -54,6 +56,7 @@ class Program:
     coarsest: float
     random: bool
     mapped: bool
+    numbers: NumberKind = KINDS[0]
 
 
 def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
@@ -105,7 +108,7 @@ def drops_between_layers(module: nn.Module) -> bool:
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
     """Compute the losses and their gradients, and discard them."""
     findings = tracker.findings
-    with torch.enable_grad():
+    with torch.enable_grad(), no_validation_by_default():
         losses = loss(model, batch)
         require_losses(losses, tracker)
         trained = list(trained_parameters(model).values())
