@@ -22,6 +22,7 @@ from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, growing_dim, hooks_refused, recording
+from dpcli.train.engine.cells import gru_cell, lstm_cell, rnn, rnn_cell
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses, trained_parameters
@@ -36,6 +37,10 @@ COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.MultiheadAttention: attention,
     nn.LSTM: lstm,
     nn.GRU: gru,
+    nn.RNN: rnn,
+    nn.LSTMCell: lstm_cell,
+    nn.GRUCell: gru_cell,
+    nn.RNNCell: rnn_cell,
 }
 
 

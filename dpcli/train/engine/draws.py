@@ -7,7 +7,7 @@ Within `same_draws`, all records receive the same numbers. Within `recorded_draw
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,8 @@ from dpcli.train.torch_internals import TorchDispatchMode, tree_map
 
 MOST_EQUAL_DRAWS = 2048  # after this number of draws, each further draw has new numbers
 EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # beginning of several messages
+# Advice for programs that compare examples.
+REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -60,26 +62,48 @@ def record_dims(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
     return exact + [(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
 
 
+# A function (tensor, dimension, record, number of records) that returns a view of one record's part along a dimension.
+RecordPart = Callable[[Tensor, int, int, int], Tensor]
+
+
+def adjacent(value: Tensor, dim: int, row: int, size: int) -> Tensor:
+    """Return the part of a record whose indices follow one another, such as the attention heads of a record."""
+    indices_per_record = value.shape[dim] // size
+    return value.narrow(dim, row * indices_per_record, indices_per_record)
+
+
+def strided(value: Tensor, dim: int, row: int, size: int) -> Tensor:
+    """Return the part of a record that has an index in each of several copies of the batch, as after torch.cat of two inputs."""
+    return value[(slice(None),) * dim + (slice(row, None, size),)]
+
+
+# The positions that a record may have where a dimension has several indices for each record. A program may use either.
+RECORD_PARTS: tuple[RecordPart, ...] = (adjacent, strided)
+
+
 @contextmanager
-def same_draws(size: int, seed: int) -> Iterator[None]:
+def same_draws(size: int, seed: int, part: RecordPart = adjacent) -> Iterator[None]:
     """Make every random operator give the same numbers to every record, whatever was drawn before.
 
     A record then receives the same numbers in a batch and alone. This holds if the program draws for all records at once, for one record
     after the other, or one number for all records. After `MOST_EQUAL_DRAWS` draws, each draw differs from the draws before it. A program
     that repeats a draw until it is accepted then comes to an end.
 
+    Args:
+        part: Position of a record where a dimension has several indices for each record.
+
     Edge cases: if another dimension of a tensor is as long as the batch, the numbers may be repeated along the wrong dimension.
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part):
         yield
 
 
 class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of `same_draws`."""
 
-    def __init__(self, size: int, seed: int) -> None:
+    def __init__(self, size: int, seed: int, part: RecordPart) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.size, self.seed, self.draw_count = size, seed, 0
+        self.size, self.seed, self.part, self.draw_count = size, seed, part, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -107,24 +131,21 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Draw the numbers of one record, and write them to its part of the batch's numbers."""
 
         def narrowed(value: Any) -> Any:
-            return part_of(value, row, self.size) if torch.is_tensor(value) else value
+            return part_of(value, row, self.size, self.part) if torch.is_tensor(value) else value
 
         args_of_row = [narrowed(value) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
         drawn = func(*args_of_row, **tree_map(narrowed, kwargs))
         for target, source in zip(outputs_of(batch), outputs_of(drawn), strict=True):
-            part = part_of(target, row, self.size)
+            part = part_of(target, row, self.size, self.part)
             # The shapes differ for a permutation of all records, which has no part of one record.
             if record_dim(target.shape, self.size) is not None and part.shape == source.shape:
                 part.copy_(source)
 
 
-def part_of(value: Tensor, row: int, size: int) -> Tensor:
+def part_of(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:
     """Return a view of one record's part of a tensor; the whole tensor if it holds no records."""
     place = record_dim(value.shape, size)
-    if place is None:
-        return value
-    dim, indices_per_record = place
-    return value.narrow(dim, row * indices_per_record, indices_per_record)
+    return value if place is None else part(value, place[0], row, size)
 
 
 def lengths(value: Any, size: int) -> Any:
@@ -144,18 +165,18 @@ class DrawnNumbers:
 
     Attributes:
         shape: Shape of the whole tensor.
-        parts: The record's part of the tensor along each dimension that may hold the records.
+        parts: The record's part of the tensor along each dimension that may hold the records, in each position of `RECORD_PARTS`.
         generator_states: States of the generators before the draw.
     """
 
     shape: torch.Size
-    parts: list[Tensor]
+    parts: dict[RecordPart, list[Tensor]]
     generator_states: list[Tensor]
 
-    def of(self, shape: torch.Size) -> Tensor | None:
+    def of(self, shape: torch.Size, part: RecordPart) -> Tensor | None:
         """Return a part of this shape, or else a part with as many numbers; None if there is neither."""
-        same_shape = [part for part in self.parts if part.shape == shape]
-        same_count = [part for part in self.parts if part.numel() == shape.numel()]
+        same_shape = [numbers for numbers in self.parts[part] if numbers.shape == shape]
+        same_count = [numbers for numbers in self.parts[part] if numbers.numel() == shape.numel()]
         return next(iter(same_shape + same_count), None)
 
 
@@ -180,16 +201,22 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         states = [generator.get_state() for generator in generators()]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
-            places = record_dims(value.shape, self.size)
-            parts = [value.narrow(dim, self.row * per_record, per_record).clone() for dim, per_record in places]
+            dims = record_dims(value.shape, self.size)
+            exact = [adjacent(value, dim, self.row, self.size).clone() for dim, per_record in dims if per_record == 1]
+            several = [dim for dim, per_record in dims if per_record > 1]
+            parts = {part: [*exact, *(part(value, dim, self.row, self.size).clone() for dim in several)] for part in RECORD_PARTS}
             self.recorded.append(DrawnNumbers(value.shape, parts, states))
         return drawn
 
 
 @contextmanager
-def replayed_draws(recorded: Sequence[DrawnNumbers]) -> Iterator[None]:
-    """Give recorded numbers to a record that is processed alone. The generators are restored afterwards."""
-    with torch.random.fork_rng(devices=range(len(generators()) - 1)), ReplayedDraws(recorded):
+def replayed_draws(recorded: Sequence[DrawnNumbers], part: RecordPart = adjacent) -> Iterator[None]:
+    """Give recorded numbers to a record that is processed alone. The generators are restored afterwards.
+
+    Args:
+        part: Position of the record where a dimension had several indices for each record.
+    """
+    with torch.random.fork_rng(devices=range(len(generators()) - 1)), ReplayedDraws(recorded, part):
         yield
 
 
@@ -200,9 +227,9 @@ class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     state. Any other draw is replaced by the recorded part with as many numbers. A draw without such a part is left unchanged.
     """
 
-    def __init__(self, recorded: Sequence[DrawnNumbers]) -> None:
+    def __init__(self, recorded: Sequence[DrawnNumbers], part: RecordPart) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.recorded = list(recorded)
+        self.recorded, self.part = list(recorded), part
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         random = draws(func, args, kwargs or {})
@@ -211,11 +238,11 @@ class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 generator.set_state(state)
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn) if random else []:
-            part = self.recorded[0].of(value.shape) if self.recorded else None
+            numbers = self.recorded[0].of(value.shape, self.part) if self.recorded else None
             if self.recorded and value.shape == self.recorded[0].shape:
                 self.recorded.pop(0)
-            elif part is not None:
-                value.copy_(part.reshape(value.shape))
+            elif numbers is not None:
+                value.copy_(numbers.reshape(value.shape))
                 self.recorded.pop(0)
         return drawn
 

@@ -81,7 +81,7 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
     Raises:
         InputError: The loss returns anything else. A mean or a sum over the batch cannot be separated into losses of examples.
     """
-    with tensors_as_fake():
+    with tensors_as_fake(), no_validation_by_default():
         losses = loss(model, batch)
     if losses.shape != (size,):
         raise InputError(
@@ -89,6 +89,21 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
             'a mean over the batch hides the contribution of each example: use reduction="none"'
         )
     return losses
+
+
+@contextmanager
+def no_validation_by_default() -> Iterator[None]:
+    """Switch off within the block that torch's distributions validate their arguments by default.
+
+    A validation branches on all values at once. No method but a loop could then compute the gradients, and one record could stop the run.
+    Without it, a value outside of the support gives a loss that is not finite, and such a record adds zero.
+    """
+    default = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(default)
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

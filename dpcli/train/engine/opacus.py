@@ -29,7 +29,8 @@ from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped, empty_gradients
-from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
+from dpcli.train.isolation.rehearsal import check_isolation, sums_with_check
+from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, drawn_as, draws_like
 from dpcli.train.isolation.traced_program import Program
 from dpcli.train.torch_internals import BatchNorm
 
@@ -74,6 +75,10 @@ class OpacusGradients:
         compared = self.verified == modes(self.model)
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
+    @property
+    def numbers(self) -> NumberKind:
+        return KINDS[0] if self.program is None else self.program.numbers
+
     def ready(self, batch: Batch) -> None:
         """Rehearse if the modes of the modules or the form of the records are new."""
         if self.verified != modes(self.model) or self.form != form(batch):
@@ -89,6 +94,7 @@ class OpacusGradients:
         self.program = check_isolation(self.model, self.loss, draw)
         if self.program.doubt is not None:
             raise refusal(self.model, Unsuitable(self.program.doubt))
+        draw = drawn_as(self.program.numbers, draw)
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
         with shift_parameters(spare):
             expected = one_by_one(spare, self.loss, few)

@@ -20,7 +20,8 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method, full_precision, trained_parameters
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
+from dpcli.train.isolation.rehearsal import check_isolation, sums_with_check
+from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, drawn_as, draws_like
 from dpcli.train.isolation.traced_program import Program
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
@@ -70,6 +71,12 @@ REFUSALS = [
         "freeze it: .eval()",
     ),
     Refusal(
+        nn.Module,
+        lambda module: "WeightNorm" in names_of_hooks(module),
+        "whose weight is computed outside of the model's parameters",
+        "use torch.nn.utils.parametrizations.weight_norm",
+    ),
+    Refusal(
         (nn.Embedding, nn.EmbeddingBag),
         lambda module: module.max_norm is not None,
         "whose max_norm rewrites the rows that were looked up",
@@ -111,8 +118,12 @@ def refuse(model: nn.Module) -> None:
 
 def has_power_iteration(module: nn.Module) -> bool:
     """Check whether a module is torch's spectral norm, as a parametrization or, the older one, as a hook of a layer."""
-    kinds = (type(module), *map(type, module._forward_pre_hooks.values()))
-    return any(kind.__name__ in ("_SpectralNorm", "SpectralNorm") for kind in kinds)
+    return type(module).__name__ == "_SpectralNorm" or "SpectralNorm" in names_of_hooks(module)
+
+
+def names_of_hooks(module: nn.Module) -> list[str]:
+    """Return the names of the classes of a module's hooks that run before its forward."""
+    return [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
 
 
 def has_hooks(parameter: nn.Parameter) -> bool:
@@ -216,6 +227,7 @@ class ClippedGradients:
             doubt = self.program.doubt
             is_allowed = {"book-keeping": doubt is None, "vmap": self.program.mapped}
             allowed = [(name, build) for name, build in candidates if is_allowed[name]]
+            draw = drawn_as(self.program.numbers, draw)
             choice = choose(self.model, self.loss, draw, allowed)
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
@@ -244,6 +256,10 @@ class ClippedGradients:
     def method(self) -> Method:
         """Return the method of the sums. It processes one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
+
+    @property
+    def numbers(self) -> NumberKind:
+        return KINDS[0] if self.program is None else self.program.numbers
 
     def settle(self) -> None:
         """Update the description of the method. The caller has processed a batch of synthetic records, which may have changed it."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from dpcli.train.engine.compound import CompoundRun, Forward
 from dpcli.train.engine.method import Unsuitable, wide
@@ -156,8 +157,9 @@ def gru(module: nn.Module) -> Forward | None:
 def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forward | None:
     """Return the layer-by-layer forward of a recurrent module.
 
-    Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout at
-    another point of the computation, so a record's draws could not be replayed when the record is processed alone.
+    Returns None if the weights are not the module's own, if it has projections, or if it has dropout between layers on another device
+    than a CPU. There torch draws such dropout within one operator, so a record's draws could not be replayed when the record is processed
+    alone.
 
     Args:
         direction: Function that runs one layer in one direction over time.
@@ -165,10 +167,14 @@ def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forw
     """
     layer = cast("nn.RNNBase", module)
     parameters = {name for name, _ in layer.named_parameters(remove_duplicate=False)}
-    drops_between_layers = bool(layer.dropout) and layer.num_layers > 1
-    if parameters != set(layer._flat_weights_names) or layer.proj_size or drops_between_layers:
+    if parameters != set(layer._flat_weights_names) or layer.proj_size or hides_dropout(layer):
         return None
     return partial(over_layers, direction, state_count)
+
+
+def hides_dropout(layer: nn.RNNBase) -> bool:
+    """Check whether torch draws dropout between the layers within one operator."""
+    return layer.dropout > 0.0 and layer.num_layers > 1 and layer.weight_ih_l0.device.type != "cpu"
 
 
 def over_layers(direction: Direction, state_count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
@@ -180,13 +186,12 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
 
     Raises:
         Unsuitable: The sequences are packed, or they have no dimension of examples. The number of states or their shape is wrong.
-            Or dropout between layers was set after `recurrent` accepted the module.
+            Or dropout that torch hides was set after `recurrent` accepted the module.
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:
         raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
-    # `recurrent` refuses such dropout too, but a program may set it later.
-    if layer.dropout and layer.num_layers > 1:
+    if hides_dropout(layer):  # `recurrent` refuses such dropout too, but a program may set it later
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     endings = ("", "_reverse") if layer.bidirectional else ("",)  # what torch appends to the names of each direction's weights
@@ -201,6 +206,8 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
             outputs.append(in_direction(all_states[1:], side))
             last_states.append((all_states[-1], *last_cell))
         values = torch.cat(outputs, 2) if len(endings) > 1 else outputs[0]
+        if layer.dropout and layer.training and level < layer.num_layers - 1:
+            values = functional.dropout(values, layer.dropout)
     stacked = tuple(torch.stack(tensors) for tensors in zip(*last_states, strict=True))
     output = values.transpose(0, 1) if layer.batch_first else values
     return output, stacked if state_count > 1 else stacked[0]

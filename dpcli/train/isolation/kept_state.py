@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from dpcli.audit.own_code import is_library, is_own_code, own_line
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.method import Loss
+from dpcli.train.engine.method import Loss, no_validation_by_default
 from dpcli.train.torch_internals import TorchDispatchMode, global_module_hooks, tree_leaves
 
 # Types whose values are compared by their text.
@@ -229,7 +229,7 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
         batch: Synthetic records.
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
-    with torch.enable_grad(), recorder:  # a loss may compute gradients itself
+    with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
         loss(model, batch)
     reached = state(model, loss, copies=False).values
     names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}

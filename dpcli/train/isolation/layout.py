@@ -72,6 +72,7 @@ class Unknown:
 
 Layout = Shared | AlongRecords | RecordIndices | Merged | Unknown
 SHARED = Shared()
+PAIRED = "which pairs each record with every other"  # end of a message
 Layouts = Layout | list[Layout]
 
 
@@ -202,5 +203,5 @@ def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):
-        raise Mixed(f"{name}, which pairs each record with every other")
+        raise Mixed(f"{name}, {PAIRED}")
     return first

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dpcli.train.isolation.layout import (
+    PAIRED,
     AlongRecords,
     Call,
     Layout,
@@ -206,7 +207,7 @@ def repeat(call: Call) -> Layouts:
     shift = len(call["repeats"]) - tensor.dim()
     times = call["repeats"][layout.dim + shift]
     if any(is_symbolic(number) for number in call["repeats"]):
-        raise Mixed(f"{call.name}, which pairs each record with every other")
+        raise Mixed(f"{call.name}, {PAIRED}")
     return AlongRecords(layout.dim + shift, layout.outer * int(times), layout.inner)
 
 
@@ -244,7 +245,7 @@ def index_select(call: Call) -> Layouts:
     if isinstance(of_self, AlongRecords) and of_self.dim == dim:
         return call.merged("of records by their positions in the batch")
     if isinstance(of_self, AlongRecords) and isinstance(of_index, AlongRecords):
-        raise Mixed(f"{call.name}, which pairs each record with every other")
+        raise Mixed(f"{call.name}, {PAIRED}")
     return of_self if isinstance(of_self, AlongRecords) else layout.at(dim)
 
 
@@ -264,14 +265,14 @@ def index(call: Call) -> Layouts:
     self_layout = call.layout_of(call["self"])
     record_dims = {layout.dim for layout in rows} | {layout.dim for layout in numbers}
     if len(record_dims) > 1:
-        raise Mixed(f"{call.name}, which pairs each record with every other")
+        raise Mixed(f"{call.name}, {PAIRED}")
     if not isinstance(self_layout, AlongRecords):
         if numbers or not rows or any(layout != rows[0] for layout in rows):
             return Unknown(call.name)
         return rows[0].at(start + rows[0].dim)
     if self_layout.dim not in indexed:
         if rows or numbers:
-            raise Mixed(f"{call.name}, which pairs each record with every other")
+            raise Mixed(f"{call.name}, {PAIRED}")
         if adjacent and self_layout.dim < indexed[0]:
             return self_layout
         return self_layout.at(after_removal(self_layout.dim, indexed) + depth)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -21,26 +21,22 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, per_example_losses, trained_parameters
+from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
+from dpcli.train.engine.method import Loss, Method, no_validation_by_default, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
+from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, double, drawn_as, has_floats, scale_numbers
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
-SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # factors of synthetic records, to reach branches that depend on magnitudes
 BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 ROUNDS = 3  # rounds of the check, each with fresh random numbers
+FEW = 8  # number of synthetic records whose losses must be finite
 SEED_BITS = 40  # length of the seeds of the program's random numbers
-LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
-SPAN = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
 BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
-
-# A function that draws the given number of synthetic records. Every call draws new records.
-Draw = Callable[[int], Batch]
 
 
 def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
@@ -52,6 +48,8 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     state_before = state(model, loss)
     program = analyze(copy_of(model), loss, draw(2))
     state_before.require_same(state(model, loss))
+    program = replace(program, numbers=kind_of_numbers(copy_of(model), loss, draw))
+    draw = drawn_as(program.numbers, draw)
     try:
         try_records(copy_of(model).double(), loss, lambda count: double(draw(count)), program)
     except InputError:
@@ -61,6 +59,28 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     state_before.require_same(state(model, loss))
     require_no_memory(model, loss, draw, program)
     return program
+
+
+def kind_of_numbers(model: nn.Module, loss: Loss, draw: Draw) -> NumberKind:
+    """Return the first kind of floating-point numbers for which the losses of synthetic records are finite, and no scale raises an error.
+
+    A program may need positive numbers, as a logarithm does, or numbers in a unit interval, as probabilities are. If no kind gives finite
+    losses, the first kind is returned that raises no error, or else the first kind.
+
+    Args:
+        model: Copy of the model. Its attributes may change.
+    """
+    runs: list[NumberKind] = []
+    with restored_generators(model):
+        for kind in KINDS:
+            with suppress(Exception), torch.enable_grad():  # the program may raise any error
+                scales = kind.scales if has_floats(draw(1)) else (1.0,)
+                batches = [scale_numbers(drawn_as(kind, draw)(FEW), scale) for scale in scales]
+                first_losses, *_ = [per_example_losses(model, loss, batch, FEW) for batch in batches]
+                if bool(first_losses.isfinite().all()):
+                    return kind
+                runs.append(kind)
+    return (*runs, KINDS[0])[0]
 
 
 def try_in_own_precision(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
@@ -96,7 +116,7 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
             length = math.hypot(*(float(g.norm()) for g in gradient.values()))
             if length > 0.0:  # a record may have no loss, such as one whose label marks padding
                 break
-        scales = SCALES if has_floats(record) else SCALES[:1] * len(SCALES)
+        scales = program.numbers.scales if has_floats(record) else program.numbers.scales[:1] * len(program.numbers.scales)
         earlier_records = [scale_numbers(draw(1), scale) for scale in scales]
         later_gradient = gradient_after(earlier_records, copy_of(model), loss, record, seed)
     difference = math.hypot(*(float((later_gradient[name] - g).norm()) for name, g in gradient.items()))
@@ -133,11 +153,12 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     usual_count = batch_size_for(model, draw(1))
     with shift_parameters(model), restored_generators(model):
         state_before = state(model, loss)
-        loss(model, draw(2))
+        with no_validation_by_default():
+            loss(model, draw(2))
         state_before.require_same(state(model, loss))  # this includes torch's seed, which `check` sets itself
         for round_number in range(ROUNDS):
             count = LARGER_BATCH_SIZE if round_number == 1 and not program.complete else usual_count
-            for scale in SCALES if has_floats(draw(1)) else SCALES[:1]:
+            for scale in program.numbers.scales if has_floats(draw(1)) else (1.0,):
                 records = scale_numbers(draw(count), scale)
                 check(model, loss, records, secrets.randbits(SEED_BITS), tolerance, program.doubt)
                 state_before.require_same(state(model, loss))
@@ -159,84 +180,6 @@ def copy_of(model: nn.Module) -> nn.Module:
         raise InputError(
             f"model: expected a module that can be copied for the isolation check, found {describe_error(problem)}"
         ) from None
-
-
-def double(batch: Batch) -> Batch:
-    """Return the batch with its floating-point numbers in double precision."""
-    return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
-
-
-def draws_like(records: Batch) -> Draw:
-    """Return a function that draws synthetic records with the shapes and types of some records.
-
-    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, separately for each place in a
-    record: columns of a table may be categories of different numbers. The program accepts labels or tokens of this range. Nothing else
-    depends on the values of the given records.
-    """
-    forms = tree_map(form_of, records)
-    return lambda count: tree_map(lambda form: form.draw(count), forms)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordForm:
-    """The form of one tensor of the records.
-
-    Attributes:
-        shape: Shape of one record's part.
-        dtype, device: Type and device of the numbers.
-        low, high: Smallest and largest integer at each place, of shape `shape`; zeros and ones for other types.
-    """
-
-    shape: torch.Size
-    dtype: torch.dtype
-    device: torch.device
-    low: Tensor
-    high: Tensor
-
-    def draw(self, count: int) -> Tensor:
-        """Draw the part of `count` synthetic records."""
-        size = (count, *self.shape)
-        if self.dtype == torch.bool:
-            values = torch.rand(size, device=self.device) < 0.5
-            if values.dim() > 1:
-                values[:, 0] = True
-            return values
-        if self.dtype.is_floating_point or self.dtype.is_complex:
-            return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
-        return self.integers(size).to(self.dtype)
-
-    def integers(self, size: tuple[int, ...]) -> Tensor:
-        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
-        smallest = self.low.clamp(min=0)
-        value_counts = (self.high - smallest).clamp(0, LARGEST_RANGE) + 1
-        if not self.shape and int(value_counts) <= SPAN:  # labels and lengths: even few records have many different values
-            count, value_count = size[0], int(value_counts)
-            permutations = [torch.randperm(value_count, device=self.device) for _ in range(0, count, value_count)]
-            numbers = smallest + torch.cat([*permutations, smallest.new_zeros(0)])[:count]
-        else:
-            fractions = torch.rand(size, dtype=torch.float64, device=self.device)
-            numbers = smallest + torch.minimum((fractions * value_counts).long(), value_counts - 1)
-        padding = (self.low < 0) & (torch.rand(size, device=self.device) < 0.1)
-        return torch.where(padding, self.low, numbers)
-
-
-def form_of(leaf: Tensor) -> RecordForm:
-    """Return the form of one tensor of the records."""
-    integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
-    if integers and len(leaf):
-        low, high = (limit.long() for limit in leaf.aminmax(dim=0))  # a copy of all records in wide integers may not fit in memory
-    else:
-        low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
-    return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)
-
-
-def scale_numbers(batch: Batch, scale: float) -> Batch:
-    """Return the batch with its floating-point numbers multiplied by a factor."""
-    return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
-
-
-def has_floats(batch: Batch) -> bool:
-    return any(leaf.is_floating_point() for leaf in tree_leaves(batch))
 
 
 class SumEngine(Protocol):
@@ -280,7 +223,8 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:  # an error on these records made the engine process one example at a time
         return sums
     example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    if not agree(engine, norm_alone(engine, example, draws), norm_in_batch=float(sums.norms[row])):
+    norm_in_batch, parts = float(sums.norms[row]), RECORD_PARTS if draws else RECORD_PARTS[:1]
+    if not any(agree(engine, norm_alone(engine, example, draws, part), norm_in_batch) for part in parts):
         raise InputError(
             "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
             "mixes examples; this step was not released"
@@ -288,10 +232,10 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers]) -> float:
+def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
     """Return the gradient norm of one example, computed alone and with the given random numbers."""
     parameters = trained_parameters(engine.model)
-    with dense_embeddings(engine.model), replayed_draws(draws) if draws else nullcontext():
+    with dense_embeddings(engine.model), replayed_draws(draws, part) if draws else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, example, 1), parameters)
     return norm(gradients, engine.clip, parameters)
 

@@ -24,9 +24,10 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import EXPECTED_LOSS
-from dpcli.train.engine.method import Loss, RaisedErrors, trained_parameters
+from dpcli.train.engine.method import Loss, RaisedErrors, no_validation_by_default, trained_parameters
 from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
+from dpcli.train.isolation.synthetic_records import KINDS, NumberKind
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 from dpcli.train.torch_internals import FakeTensorMode, enable_python_dispatcher, tree_map, without_dispatch_modes
 
@@ -45,6 +46,7 @@ class Program:
         coarsest: Machine epsilon of the program's least precise floating-point type.
         random: Whether the program draws random numbers, or may do so.
         mapped: Whether torch defines every operator, so that vmap isolates the records.
+        numbers: Kind of floating-point numbers on which the program runs.
     """
 
     doubt: str | None
@@ -52,6 +54,7 @@ class Program:
     coarsest: float
     random: bool
     mapped: bool
+    numbers: NumberKind = KINDS[0]
 
 
 def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
@@ -90,15 +93,20 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
         doubt=findings.doubts[0] if findings.doubts else None,
         complete=complete,
         coarsest=findings.coarsest,
-        random=findings.random or not complete,
+        random=findings.random or not complete or any(map(drops_between_layers, model.modules())),
         mapped=not (findings.custom_operators or has_vmap_rules()),
     )
+
+
+def drops_between_layers(module: nn.Module) -> bool:
+    """Check whether a module is one of torch's recurrent networks with dropout between layers. Torch follows it without the dropout."""
+    return isinstance(module, nn.RNNBase) and module.training and module.dropout > 0.0 and module.num_layers > 1
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
     """Compute the losses and their gradients, and discard them."""
     findings = tracker.findings
-    with torch.enable_grad():
+    with torch.enable_grad(), no_validation_by_default():
         losses = loss(model, batch)
         require_losses(losses, tracker)
         trained = list(trained_parameters(model).values())

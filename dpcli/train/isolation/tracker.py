@@ -13,8 +13,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
-from dpcli.train.engine.draws import draws
+from dpcli.train.engine.draws import REMEDY, draws
 from dpcli.train.isolation.layout import (
+    PAIRED,
     SHARED,
     AlongRecords,
     Call,
@@ -309,8 +310,8 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if state:
             message = f"{place}: expected a forward that writes to no state, found {operation}; compute the tensor before training instead"
         else:
-            result = "a loss" if place == "loss" else "an output"
-            message = f"{place}: expected {result} for each example that depends on it alone, found {operation}; {ADVICE}"
+            result, advice = "a loss" if place == "loss" else "an output", REMEDY if PAIRED in operation else ADVICE
+            message = f"{place}: expected {result} for each example that depends on it alone, found {operation}; {advice}"
         self.findings.refusal = self.findings.refusal or InputError(message)
         return self.findings.refusal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -125,6 +126,12 @@ class Private(Displayed):
             return PrivateBatch(self._steps.draw())
         except StopIteration:
             self._ends += 1
+            if self._ends == 2:
+                logging.getLogger("dpcli").warning(
+                    "dpcli.private: all %s planned steps were taken in the first pass of the loop, so a further pass has no steps; "
+                    "for epochs, take itertools.islice(private, steps_per_epoch) in each",
+                    f"{self.planned:,}",
+                )
             if self._ends < MOST_ENDS:
                 raise
         raise InputError(

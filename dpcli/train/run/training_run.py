@@ -136,8 +136,8 @@ def _measured(plan: TrainingPlan) -> Estimate:
 
     prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
-    records = prepared.synthetic_batch()
     prepared.rehearse()
+    records = prepared.synthetic_batch()
     gradient_seconds = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
     noise_seconds = quickest(lambda: noise.next(trainer.shapes))

@@ -27,7 +27,7 @@ from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive, Clip, gradient_noise_multiplier
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.sums import Sums
-from dpcli.train.isolation.rehearsal import Draw
+from dpcli.train.isolation.synthetic_records import Draw, NumberKind
 from dpcli.train.noise import Noise, first_weight
 from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
@@ -145,6 +145,10 @@ class Gradients(Protocol):
         Raises:
             InputError: The two gradients differ, so the program combines records.
         """
+
+    @property
+    def numbers(self) -> NumberKind:
+        """Return the kind of floating-point numbers of synthetic records on which the program runs. The rehearsal finds it."""
 
     def rehearse(self, draw: Draw) -> None:
         """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""

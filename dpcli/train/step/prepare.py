@@ -23,7 +23,7 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.isolation.kept_state import constants
-from dpcli.train.isolation.rehearsal import draws_like
+from dpcli.train.isolation.synthetic_records import as_kind, draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.sources import FUNCTION
@@ -86,6 +86,10 @@ class Prepared:
         return self.synthetic_records(min(self.plan.train.physical_batch_size, expected))
 
     def synthetic_records(self, count: int) -> Batch:
+        """Return `count` synthetic records on which the program runs, as the rehearsal found."""
+        return as_kind(self.trainer.gradients.numbers, self.drawn_records(count))
+
+    def drawn_records(self, count: int) -> Batch:
         """Return `count` synthetic records. They are drawn by the task, or have the shapes and types of the private records."""
         if self.problem.draw is None:
             return draws_like(self.trainer.records)(count)
@@ -104,7 +108,7 @@ class Prepared:
         for stage in self.plan.first_stages:
             next(self.batches(stage))
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
-        self.trainer.gradients.rehearse(self.synthetic_records)
+        self.trainer.gradients.rehearse(self.drawn_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
             self.constants[:] = constants(self.problem.model, self.problem.loss, self.synthetic_records(2))
         batch = self.synthetic_batch()

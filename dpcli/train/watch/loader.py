@@ -6,6 +6,7 @@ batches contradict the scheme, or "" if they do not. Passing a test does not pro
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -108,6 +109,7 @@ def rate_of(loader: Any) -> float | None:
 
 
 ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
+TESTS = 5  # largest number of tests of one batch; they share its significance level
 TINY = 1e-300  # replaces a probability of zero, which has no logarithm
 
 
@@ -121,6 +123,7 @@ class DrawnBatches(ABC):
         count: Number of batches so far.
         times: Number of draws of each record.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data.
+        digests: Hashes of the earlier batches.
     """
 
     records: int
@@ -128,6 +131,7 @@ class DrawnBatches(ABC):
     count: int = 0
     times: Indices = field(init=False)
     may_be_passes: bool = True
+    digests: set[bytes] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.times = np.zeros(self.records, np.int64)
@@ -148,8 +152,20 @@ class DrawnBatches(ABC):
 
     @property
     def log_level(self) -> float:
-        """Return the logarithm of the significance level for this batch. The levels of all batches add up to ALARM."""
-        return math.log(ALARM / (self.count * (self.count + 1)))
+        """Return the logarithm of the significance level of one test of this batch. The levels of all tests add up to ALARM at most."""
+        return math.log(ALARM / (TESTS * self.count * (self.count + 1)))
+
+    def find_repetition(self, batch: Indices, log_chance_of_equality: float) -> str:
+        """Return a message if an earlier batch had the same records; "" otherwise.
+
+        Args:
+            log_chance_of_equality: Logarithm of the probability that two independent batches are equal.
+        """
+        digest = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
+        is_repeated = digest in self.digests
+        self.digests.add(digest)
+        log_chance = math.log(max(1, self.count - 1)) + log_chance_of_equality
+        return "the records of an earlier batch again" if is_repeated and log_chance < self.log_level else ""
 
     def find_passes(self, batch: Indices) -> str:
         """Return a message if the records are drawn too evenly, as in passes over the data; "" otherwise."""
@@ -210,7 +226,8 @@ class PoissonBatches(DrawnBatches):
         log_chance = (self.count - 1) * log_binomial(self.records, self.rate, likeliest_size)
         if len(self.sizes) == 1 and log_chance < self.log_level:
             return f"{self.count} batches of exactly {len(batch)} records, although sizes vary in Poisson sampling"
-        return self.find_frequent() or self.find_passes(batch)
+        log_chance_of_equality = self.records * math.log1p(-2.0 * self.rate * (1.0 - self.rate))
+        return self.find_repetition(batch, log_chance_of_equality) or self.find_frequent() or self.find_passes(batch)
 
     def _log_chance_of_total(self, mean: float) -> float:
         """Return the logarithm of Bernstein's bound on the probability that `total` is so far from its expectation."""
@@ -228,6 +245,9 @@ class FixedSizeBatches(DrawnBatches):
     def contradiction(self, batch: Indices) -> str:
         if len(batch) > math.floor(self.rate * self.records):
             return f"a batch of {len(batch)} records, more than the declared share"
+        repetition = self.find_repetition(batch, -log_ways(self.records, len(batch)))
+        if repetition:
+            return repetition
         if self.times.max() > 1:
             return self.find_frequent()
         at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
@@ -265,8 +285,12 @@ def log_binomial(count: int, rate: float, k: int) -> float:
     if not 0.0 < rate < 1.0:
         only_value = count if rate >= 1.0 else 0
         return 0.0 if k == only_value else -math.inf
-    ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
-    return ways + k * math.log(rate) + (count - k) * math.log1p(-rate)
+    return log_ways(count, k) + k * math.log(rate) + (count - k) * math.log1p(-rate)
+
+
+def log_ways(count: int, k: int) -> float:
+    """Return the logarithm of the number of subsets of k out of `count`."""
+    return math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:

@@ -45,7 +45,7 @@ class Running(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         values = x if self.body.batch_first else x.transpose(0, 1)
         start = torch.sin(x[None, :, 0, :4]).expand(self.body.num_layers * (1 + self.body.bidirectional), -1, -1)
-        start = start if isinstance(self.body, nn.GRU) else (start, start.cos())
+        start = (start, start.cos()) if isinstance(self.body, nn.LSTM) else start
         found, last = self.body(values, start) if self.begun else self.body(values)
         found, last = self.body(values, last) if self.again else (found, last)
         ends = last if isinstance(last, Tensor) else last[0] * last[1]

@@ -1038,7 +1038,7 @@ PROGRAMS: dict[str, Program] = {
     "MLP-Mixer": P(Mixer, images, classify),
     "VAE": P(VAE, images, elbo),
     "mixup": P(LeNet, images, mixup, "depend|record|example"),
-    "in-batch negatives": P(LeNet, lambda: triplets()[:2], contrastive, "depend|record|example"),
+    "in-batch negatives": P(LeNet, lambda: triplets()[:2], contrastive, "must be part of the example or public"),
     "focal loss": P(LeNet, images, focal),
     "label smoothing": P(LeNet, images, smooth),
     "distillation": P(Distilled, images, distil),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from dpcli.train.engine.capture import Recorder
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.compound import layer_by_layer
 from dpcli.train.engine.method import Unsuitable
+from dpcli.train.engine.operands import Leaves
+from dpcli.train.engine.per_example import ClippedGradients
 from dpcli.train.engine.sums import clipped_sums
+from dpcli.train.isolation.synthetic_records import draws_like
 from tests.train.engine.families import Attending, Running
-from tests.train.engine.models import classification, sequences
+from tests.train.engine.models import LABELS, classification, sequences
 from tests.train.engine.oracle import clipped_sum, distance, gradients
 
 CLIP = Flat(0.05)
@@ -55,7 +59,7 @@ def test_attention(settings: Any) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -71,6 +75,55 @@ def test_recurrent_layers(kind: Any, settings: Any) -> None:
     model.body.weight_ih_l0.requires_grad_("again" not in settings)
     model.body.weight_hh_l0.requires_grad_("begun" not in settings)
     agrees(model)
+
+
+class OfCells(nn.Module):
+    """A cell that runs over a sequence, from a state or from none."""
+
+    def __init__(self, kind: Any, begun: bool, **settings: Any) -> None:
+        super().__init__()
+        self.body, self.begun, self.head = kind(11, 4, **settings), begun, nn.Linear(4, LABELS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        start = torch.sin(x[:, 0, :4])
+        state: Any = ((start, start.cos()) if isinstance(self.body, nn.LSTMCell) else start) if self.begun else None
+        for step in range(x.shape[1]):
+            state = self.body(x[:, step], state)
+        return self.head(state[0] * state[1] if isinstance(self.body, nn.LSTMCell) else state)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_recurrent_cells(kind: Any, begun: bool, bias: bool) -> None:
+    model = OfCells(kind, begun, bias=bias).double()
+    model.body.weight_hh.requires_grad_(not (begun and bias))
+    agrees(model)
+    if kind is nn.RNNCell:
+        agrees(OfCells(kind, begun, bias=bias, nonlinearity="relu").double())
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("size", [1, 6])
+def test_dropout_between_layers_is_drawn_as_torch_draws_it(kind: Any, size: int) -> None:
+    """In the same order and shape: so the check of a record alone, which runs torch's own layers, replays the numbers."""
+    model = Running(kind, num_layers=3, dropout=0.5, bidirectional=True, batch_first=True).double()
+    method = BookKeeping(model, classification, divide_parameters(model), Leaves([]))
+    batch, ways = sequences(size), []
+    for losses in (
+        lambda: classification(model, batch),
+        lambda: method.forward(batch, Recorder(lambda call, inputs: 0 if inputs.dim() == 2 else 1, size))[0],
+    ):
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            ways.append(losses())
+    torch.testing.assert_close(*ways, rtol=1e-12, atol=1e-12)
+    program = ClippedGradients(model, classification, CLIP)
+    program.rehearse(draws_like(sequences(12)))
+    assert program.method.name == "book-keeping" and program.program is not None and program.program.random
+    for _ in range(12):
+        count = random.randint(2, 12)
+        program.checked(sequences(count), random.randrange(count))
 
 
 class Own(nn.LSTM):
@@ -116,11 +169,13 @@ def test_forms_of_input_that_have_no_examples_are_refused() -> None:
             module(*given)
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
-def test_dropout_that_is_set_after_the_division_is_refused(kind: Any) -> None:
-    module = kind(11, 4, num_layers=2)
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda kind: kind.__name__)
+def test_dropout_that_torch_hides_on_other_devices_is_not_written_out(kind: Any) -> None:
+    """Also where it is set after the division."""
+    assert not divide_parameters(kind(11, 4, num_layers=2, dropout=0.5, device="meta")).compounds
+    module = kind(11, 4, num_layers=2, device="meta")
     compounds = divide_parameters(module).compounds
     module.dropout = 0.5
     recorder = Recorder(lambda call, inputs: 1, 3)
     with layer_by_layer(compounds, recorder), pytest.raises(Unsuitable, match="dropout between its layers"):
-        module(torch.randn(6, 3, 11))
+        module(torch.randn(6, 3, 11, device="meta"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import traceback
 from collections.abc import Callable
 
@@ -12,7 +13,16 @@ from torch.nn import functional
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.choice import fixed_seed
-from dpcli.train.engine.draws import MOST_EQUAL_DRAWS, recorded_draws, replayed_draws, same_draws
+from dpcli.train.engine.draws import (
+    MOST_EQUAL_DRAWS,
+    RECORD_PARTS,
+    RecordPart,
+    adjacent,
+    recorded_draws,
+    replayed_draws,
+    same_draws,
+    strided,
+)
 from tests.cases import require_each
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
@@ -85,6 +95,32 @@ def test_what_all_records_share_is_the_same_for_one_that_is_taken_alone(size: in
             torch.testing.assert_close(alone, whole.narrow(dim, row, 1))
 
     require_each(SHARED, check)
+
+
+# Two draws for each record: of records that stand in two copies one after the other, or beside each other.
+COPIES: dict[str, tuple[RecordPart, Callable[[Tensor], Tensor]]] = {
+    "one after the other": (strided, lambda x: torch.stack(functional.dropout(torch.cat([x, 2.0 * x]), 0.5).chunk(2), 1)),
+    "beside each other": (
+        adjacent,
+        lambda x: functional.dropout(torch.stack([x, 2.0 * x], 1).flatten(0, 1), 0.5).unflatten(0, (-1, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_record_of_two_copies_draws_the_same_alone(way: str) -> None:
+    part, drawn = COPIES[way]
+    for size in (2, 5, 7):
+        x, row = batch(size), random.randrange(size)
+        with recorded_draws(row, size) as kept:
+            whole = drawn(x)
+        for tried in RECORD_PARTS:
+            with replayed_draws(kept, tried):
+                assert torch.equal(drawn(x[row : row + 1]), whole[row : row + 1]) == (tried is part), (size, row, tried)
+        with same_draws(size, 3, part):
+            together = drawn(x)
+        with same_draws(1, 3, part):
+            torch.testing.assert_close(drawn(x[row : row + 1]), together[row : row + 1])
 
 
 def test_a_record_draws_the_same_alone_in_a_loop_and_where_all_share_it() -> None:

@@ -12,10 +12,11 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.rehearsal import draws_like  # noqa: E402
+from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
 from tests.train.engine.ordinary_programs import PROGRAMS, RECORDS, Program  # noqa: E402
+from tests.train.engine.ordinary_variants import VARIANTS  # noqa: E402
 
 CLIP = Flat(0.5)
 
@@ -44,15 +45,17 @@ def refused(program: Program) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("part", range(12))
+@pytest.mark.parametrize("part", range(24))
 def test_an_ordinary_program_trains_or_is_refused_for_its_reason(part: int) -> None:
     torch.set_num_threads(1)
+    programs = {**PROGRAMS, **VARIANTS}
+    assert len(programs) == len(PROGRAMS) + len(VARIANTS)
 
     def judged(name: str) -> None:
-        program = PROGRAMS[name]
+        program = programs[name]
         (refused if program.refused else trains)(program)
 
-    require_each([*PROGRAMS][part::12], judged)
+    require_each([*programs][part::24], judged)
 
 
 def test_columns_of_different_ranges_are_drawn_within_them() -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from dpcli.train.engine import per_example
 from dpcli.train.engine.clip import Flat
-from dpcli.train.isolation.rehearsal import draws_like
+from dpcli.train.isolation.synthetic_records import draws_like
 
 
 def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from dpcli.train.engine.batches import take  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.rehearsal import draws_like  # noqa: E402
+from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
 from dpcli.train.isolation.traced_program import analyze  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
 from tests.train.isolation.mixing_models import LABELS, RIGHT_LOSSES, WIDTH, Net, data, loss  # noqa: E402

@@ -19,7 +19,7 @@ from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation import rehearsal  # noqa: E402
-from dpcli.train.isolation.rehearsal import draws_like  # noqa: E402
+from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402

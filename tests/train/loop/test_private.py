@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import deque
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,20 @@ def test_a_loop_that_goes_on_for_ever_is_told_that_nothing_is_left(begin: Begin)
         assert not list(private)  # a right loop may have many epochs
     with pytest.raises(InputError, match=r"all 4 planned steps are taken.*max_epochs = 1"):
         deque((list(private) for _ in range(100_000)), maxlen=0)
+    assert private.finish().steps == STEPS
+
+
+def test_epochs_share_the_planned_steps(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+    """And somebody whose first epoch took them all is told once."""
+    private = begin()
+    for _ in range(2):
+        for batch in islice(private, STEPS // 2):
+            private.step(batch)
+    assert not list(private) and private.taken == STEPS and not caplog.records
+    for _ in range(3):
+        assert not list(private)
+    (record,) = caplog.records
+    assert "a further pass has no steps; for epochs, take itertools.islice(private, steps_per_epoch)" in record.getMessage()
     assert private.finish().steps == STEPS
 
 

@@ -1,0 +1,128 @@
+"""Synthetic records, on which a program is checked before it reads the private ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dpcli.train.engine.batches import Batch
+
+LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
+SPAN = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
+
+# A function that draws the given number of synthetic records. Every call draws new records.
+Draw = Callable[[int], Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberKind:
+    """A kind of floating-point numbers that synthetic records may hold.
+
+    Attributes:
+        of_normal: Function that returns numbers of this kind, given standard normal ones.
+        scales: Factors of the numbers, to reach branches that depend on magnitudes. The products are numbers of the kind.
+    """
+
+    of_normal: Callable[[Tensor], Tensor]
+    scales: tuple[float, ...]
+
+
+# Kinds of numbers, the most general first: standard normal ones; ones in the unit interval, which are positive; zeros and ones, which
+# also are counts.
+KINDS = (
+    NumberKind(lambda normal: normal, (1.0, 1e-3, 30.0, 1e3, 1e6)),
+    NumberKind(torch.special.ndtr, (1.0, 0.5, 1e-3)),
+    NumberKind(lambda normal: (normal > 0.0).to(normal.dtype), (1.0,)),
+)
+
+
+def drawn_as(kind: NumberKind, draw: Draw) -> Draw:
+    """Return a function that draws records whose floating-point numbers are of a kind, given one that draws standard normal ones."""
+    return lambda count: as_kind(kind, draw(count))
+
+
+def as_kind(kind: NumberKind, batch: Batch) -> Batch:
+    """Return the batch with numbers of a kind in place of standard normal ones."""
+    return tree_map(lambda leaf: kind.of_normal(leaf) if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
+
+
+def double(batch: Batch) -> Batch:
+    """Return the batch with its floating-point numbers in double precision."""
+    return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
+
+
+def draws_like(records: Batch) -> Draw:
+    """Return a function that draws synthetic records with the shapes and types of some records.
+
+    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, separately for each place in a
+    record: columns of a table may be categories of different numbers. The program accepts labels or tokens of this range. Nothing else
+    depends on the values of the given records.
+    """
+    forms = tree_map(form_of, records)
+    return lambda count: tree_map(lambda form: form.draw(count), forms)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """The form of one tensor of the records.
+
+    Attributes:
+        shape: Shape of one record's part.
+        dtype, device: Type and device of the numbers.
+        low, high: Smallest and largest integer at each place, of shape `shape`; zeros and ones for other types.
+    """
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    low: Tensor
+    high: Tensor
+
+    def draw(self, count: int) -> Tensor:
+        """Draw the part of `count` synthetic records."""
+        size = (count, *self.shape)
+        if self.dtype == torch.bool:
+            values = torch.rand(size, device=self.device) < 0.5
+            if values.dim() > 1:
+                values[:, 0] = True
+            return values
+        if self.dtype.is_floating_point or self.dtype.is_complex:
+            return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
+        return self.integers(size).to(self.dtype)
+
+    def integers(self, size: tuple[int, ...]) -> Tensor:
+        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
+        smallest = self.low.clamp(min=0)
+        value_counts = (self.high - smallest).clamp(0, LARGEST_RANGE) + 1
+        if not self.shape and int(value_counts) <= SPAN:  # labels and lengths: even few records have many different values
+            count, value_count = size[0], int(value_counts)
+            permutations = [torch.randperm(value_count, device=self.device) for _ in range(0, count, value_count)]
+            numbers = smallest + torch.cat([*permutations, smallest.new_zeros(0)])[:count]
+        else:
+            fractions = torch.rand(size, dtype=torch.float64, device=self.device)
+            numbers = smallest + torch.minimum((fractions * value_counts).long(), value_counts - 1)
+        padding = (self.low < 0) & (torch.rand(size, device=self.device) < 0.1)
+        return torch.where(padding, self.low, numbers)
+
+
+def form_of(leaf: Tensor) -> RecordForm:
+    """Return the form of one tensor of the records."""
+    integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
+    if integers and len(leaf):
+        low, high = (limit.long() for limit in leaf.aminmax(dim=0))  # a copy of all records in wide integers may not fit in memory
+    else:
+        low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
+    return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)
+
+
+def scale_numbers(batch: Batch, scale: float) -> Batch:
+    """Return the batch with its floating-point numbers multiplied by a factor."""
+    return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
+
+
+def has_floats(batch: Batch) -> bool:
+    return any(leaf.is_floating_point() for leaf in tree_leaves(batch))
