@@ -81,7 +81,7 @@ class ExactProfile(PrivacyProfile):
         lower, upper = 0.0, 0.0
         refused: NotRepresentable | None = None
         for losses in self._sides():
-            low, high = 0.0, math.exp(log_chernoff(losses, epsilon))
+            low, high = 0.0, _exp_up(log_chernoff(losses, epsilon))
             try:
                 with allowance(math.inf, share=0.6):
                     low, high = delta_on(losses, epsilon)
@@ -176,13 +176,18 @@ def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tup
     if is_single(losses):
         with suppress(NotRepresentable):
             low, high = single_log_delta(losses[0][0], epsilon)
-            return math.exp(low), max(math.exp(min(high, 0.0)), math.ulp(0.0))
+            return math.exp(low), _exp_up(min(high, 0.0))
     chernoff = log_chernoff(losses, epsilon)
     if len(losses) <= FEW_PARTS:
         chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
     low, high = log_delta_between(losses, epsilon, min(chernoff - 2.0, MAX_LOG_DELTA))
     high = chernoff if math.isnan(high) else min(high, chernoff)
-    return 0.0 if math.isnan(low) else math.exp(min(low, high)), max(math.exp(high), math.ulp(0.0))
+    return 0.0 if math.isnan(low) else math.exp(min(low, high)), _exp_up(high)
+
+
+def _exp_up(x: float) -> float:
+    """Return e^x for x <= 0, above the error of the exponential. It is positive even where e^x is below all doubles."""
+    return max(math.exp(x) * (1.0 + 1e-15), math.ulp(0.0))
 
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:

@@ -261,7 +261,10 @@ class MixtureReplaceLoss(MixtureLoss):
         m = self.mixture
         low, high, bend = self._outcome(level * np.array([SMALL, BIG, BEND])).tolist()
         place = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
-        angle = math.sqrt(12.0 * level / (TILT * -math.expm1(m.log_rest)))
+        rate = -math.expm1(m.log_rest)
+        if rate == 0.0:  # a rate below the rounding of 1, for which no angle is derived
+            return None
+        angle = math.sqrt(12.0 * level / (TILT * rate))
         return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
 
     def step_kind(self) -> StepKind | None:

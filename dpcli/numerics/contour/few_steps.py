@@ -44,6 +44,7 @@ from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.work import spend
 
 MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
+NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; far below every delta, and far above the smallest double
 MOST_NODES = 4_000  # with more nodes, a contour is faster
 MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
 DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
@@ -126,8 +127,12 @@ class FewSteps:
         slopes = self._mu * self._across  # of the steps' exponents in v
         half_range = 0.5 * (slopes.max(axis=0) - slopes.min(axis=0))
         rise = np.abs(slopes).max(axis=0) / self._kappa  # of Im b with Im v
+        estimate = self._first_estimate()
+        self.affordable = estimate > 0.0
+        if not self.affordable:  # no loss of about this probability is a positive double
+            return
         # Terms of P(A) are added up to delta. Their ratio is 1 plus the slope of log delta, which is about -2 log delta / epsilon.
-        wanted = DIGITS + math.log1p(-2.0 * self._log_delta / self._first_estimate())
+        wanted = DIGITS + math.log1p(-2.0 * self._log_delta / estimate)
         growth = 0.5 * (1.0 + rise**2)
         height = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / half_range)
         turn = 2.0 if self._moves_p and self._moves_q else 1.0
@@ -138,8 +143,8 @@ class FewSteps:
         self._log_decay = 2.0 * math.pi * height / self._distance
         reach = math.sqrt(2.0 * (DIGITS - self._log_delta))
         radius = reach + float(np.sqrt((self._shift_across**2).sum(axis=1)).max()) + math.sqrt(float((self._distance**2).sum()))
-        counts = np.ceil(radius / self._distance).astype(int)
-        self.affordable = bool(np.prod(2.0 * counts + 1.0) <= MOST_NODES)
+        counts = np.ceil(radius / self._distance)
+        self.affordable = math.isfinite(radius) and bool(np.prod(2.0 * counts + 1.0) <= MOST_NODES)
         if not self.affordable:
             return
         symmetric = bool(
@@ -147,7 +152,7 @@ class FewSteps:
         )  # steps 1 and 2 may be exchanged: v_1 -> -v_1
         axes = [
             distance * np.arange(0 if symmetric and j == 0 else -count, count + 1)
-            for j, (distance, count) in enumerate(zip(self._distance.tolist(), counts.tolist(), strict=True))
+            for j, (distance, count) in enumerate(zip(self._distance.tolist(), counts.astype(int).tolist(), strict=True))
         ]
         places = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])
         places = places[:, (places**2).sum(axis=0) <= radius * radius]
@@ -249,12 +254,18 @@ class FewSteps:
         return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - rest), 0.0))
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless epsilon lies between 0 and the largest loss."""
+        """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless 0 <= epsilon < the largest loss.
+
+        delta(e) <= delta(0) <= delta(e) + e^e - 1, and e^e - 1 <= 2 e for e <= 1: that is how delta(0) is bounded.
+        """
+        log_missing = self._log_delta - DIGITS
+        if epsilon == 0.0:
+            epsilon = NEARLY_ZERO
+            log_missing = float(np.logaddexp(log_missing, math.log(2.0 * NEARLY_ZERO)))
         if not 0.0 < epsilon < self._largest:
             return -math.inf, math.inf
         values = self.values(epsilon, self._fine)
         low, high = values.delta - values.error, values.delta + values.error
-        log_missing = self._log_delta - DIGITS
         upper = float(np.logaddexp(values.log_scale + math.log(high), log_missing)) if 0.0 < high < math.inf else math.inf
         return (values.log_scale + math.log(low) if low > 0.0 else -math.inf), upper
 

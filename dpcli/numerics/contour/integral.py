@@ -289,13 +289,15 @@ def build(
     gaps = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
     step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
-    width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
+    width = 1.0 / math.sqrt(variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
     y: Array = np.asarray(step * integrand.multiples, dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
+    if not 0.0 < modulus[0] < math.inf:  # t is beyond the doubles whose squares are doubles
+        return None
     multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
     left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]

@@ -126,6 +126,8 @@ def best_contour_pair(
     far = 1.5 * t
     rise = float((total_cgf(losses, np.array([far])) - cumulant + log_hockey(np.array([far])))[0]) - (far - t) * near - log_wanted
     step = 2.0 * math.pi * min(t / (DEEP - log_delta), (far - t) / max(rise + DEEP, 1e-300))
+    if not step > 0.0:  # the CGF is infinite at 1.5 t, or no double
+        return None
     least = math.sqrt(2.0 * max(DEEP - log_wanted, DEEP)) / (nodes * step)
     s = min(max(min(math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0))), SHORT / t), least), WIDEST)
     for _ in range(TRIES):

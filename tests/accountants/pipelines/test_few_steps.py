@@ -69,12 +69,13 @@ def test_two_steps_hold_the_reference(
 
 
 class Step(NamedTuple):
-    """One step's density under P, its loss, the outcome of a loss, and its delta."""
+    """One step's density under P, its loss, the outcome of a loss, its delta, and the infimum of its loss."""
 
     density: Callable[[mp.mpf], mp.mpf]
     loss: Callable[[mp.mpf], mp.mpf]
     outcome: Callable[[mp.mpf], mp.mpf]
     delta: Callable[[mp.mpf], mp.mpf]
+    least: mp.mpf
 
 
 def step(adjacency: Adjacency, rate: float, noise: float) -> Step:
@@ -96,7 +97,7 @@ def step(adjacency: Adjacency, rate: float, noise: float) -> Step:
             x = outcome(epsilon)
             return -mp.expm1(epsilon) if x == -mp.inf else above(x, mu) - mp.exp(epsilon) * mp.ncdf(-x)
 
-        return Step(lambda x: mp.npdf(x) * m(x), lambda x: mp.log(m(x)), outcome, delta)
+        return Step(lambda x: mp.npdf(x) * m(x), lambda x: mp.log(m(x)), outcome, delta, mp.log1p(-q))
 
     def turned(loss: mp.mpf) -> mp.mpf:
         return (loss / 2 + mp.asinh((1 - q) * mp.sinh(loss / 2) / (q * mp.exp(-mu * mu / 2)))) / mu
@@ -105,13 +106,14 @@ def step(adjacency: Adjacency, rate: float, noise: float) -> Step:
         x = turned(epsilon)
         return above(x, mu) - mp.exp(epsilon) * above(x, -mu)
 
-    return Step(lambda x: mp.npdf(x) * m(x), lambda x: mp.log(m(x)) - mp.log(m(-x)), turned, opposed)
+    return Step(lambda x: mp.npdf(x) * m(x), lambda x: mp.log(m(x)) - mp.log(m(-x)), turned, opposed, -mp.inf)
 
 
 def two(first: Step, second: Step, epsilon: float) -> mp.mpf:
     """delta of both."""
-    centre = float(first.outcome(mp.mpf(epsilon)))
-    near = [centre + sign * 3.0**k for k in range(-14, 4) for sign in (1.0, -1.0)]
+    # Where the first loss leaves the second its infimum, the second's delta is not smooth.
+    centres = [float(first.outcome(mp.mpf(epsilon) - least)) for least in (0, second.least) if least > -mp.inf]
+    near = [centre + sign * 3.0**k for centre in centres for k in range(-14, 4) for sign in (1.0, -1.0)]
     points = sorted({-14.0, -3.0, 0.0, 3.0, 6.0, 9.0, 12.0, 25.0, *(x for x in near if -14.0 < x < 25.0)})
     total = mp.mpf(0)
     for low, high in itertools.pairwise(points):
@@ -120,6 +122,41 @@ def two(first: Step, second: Step, epsilon: float) -> mp.mpf:
             x = middle + half * node
             total += half * weight * first.density(x) * second.delta(epsilon - first.loss(x))
     return total
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
+@pytest.mark.parametrize(("rate", "noise"), [(1e-6, 1.0), (0.004, 1.1), (0.3, 2.0)])
+def test_the_total_variation_of_two_steps_agrees_with_quadrature(adjacency: Adjacency, rate: float, noise: float) -> None:
+    found = ExactProfile(((mechanism(adjacency, rate, noise), 2),)).delta(0.0)
+    assert found.lower is not None
+    assert found.upper - found.lower <= 1e-9 * found.upper
+    with mp.workdps(30):
+        one = step(adjacency, rate, noise)
+        assert found.lower * (1.0 - 1e-8) <= two(one, one, 0.0) <= found.upper * (1.0 + 1e-8)
+
+
+TINY_RATES = [1e-9, 1e-12, 1e-20, 1e-50, 1e-160, 1e-300, 5e-324]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
+@pytest.mark.parametrize("rate", TINY_RATES)
+def test_gaussian_noise_is_never_pure_however_small_the_rate(adjacency: Adjacency, rate: float) -> None:
+    """delta is positive, though it may be below all doubles, and a bound of 0 is none. No rate is an internal error."""
+    for steps, epsilon in itertools.product((2, 4, 1000, 10**18), (0.0, 1.0, 20.0, 700.0)):
+        with suppress(NotRepresentable):
+            found = ExactProfile(((mechanism(adjacency, rate, 1.0), steps),)).delta(epsilon)
+            assert 0.0 < found.upper <= 1.0, (steps, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "epsilon"), [(1.489705615411376e-07, 11.7289, 2, 0.5231464081356498), (0.01, 1.0, 100, 300.0)]
+)
+def test_a_delta_below_all_doubles_is_not_0(rate: float, noise: float, steps: int, epsilon: float) -> None:
+    """The first is 8.16e-7044, by ball arithmetic."""
+    with suppress(NotRepresentable):
+        assert ExactProfile(((mechanism(REPLACE_ONE, rate, noise), steps),)).delta(epsilon).upper > 0.0
 
 
 RATES, NOISES, DELTAS = st.floats(-8.0, -0.5), st.floats(-0.45, 1.5), st.floats(-30.0, -4.0)
