@@ -105,12 +105,12 @@ class Halves:
             cells = places.astype(np.int64)
             least = int(cells.min())
             step = np.bincount(cells - least, weights=np.exp(log_p + log_scale))
-            here, there = np.flatnonzero(total), np.flatnonzero(step)
-            spend(PRODUCT * len(here) * len(there))
-            self.products += len(here) * len(there)
+            filled, added = np.flatnonzero(total), np.flatnonzero(step)
+            spend(PRODUCT * len(filled) * len(added))
+            self.products += len(filled) * len(added)
             result = np.zeros(len(total) + len(step) - 1)
             hold(float(len(result)))
-            few, many, masses, others = (here, there, total, step) if len(here) < len(there) else (there, here, step, total)
+            few, many, masses, others = (filled, added, total, step) if len(filled) < len(added) else (added, filled, step, total)
             for cell in few.tolist():
                 result[many + cell] += masses[cell] * others[many]
             total, start = result, start + least
