@@ -8,6 +8,7 @@ Every interval holds by its own certificate, so their intersection holds too. Th
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
    alone does not reach epsilon.
 4. Contours with a small Gaussian loss added (smoothed.py).
+5. Sums of rounded losses (few_atoms.py), for a few steps with finitely many outcomes.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.apart import CountedLoss
+    from dpcli.numerics.contour.few_atoms import FewAtoms
     from dpcli.numerics.contour.few_steps import FewSteps
     from dpcli.numerics.contour.smoothed import ContourPair
 
@@ -121,6 +123,13 @@ def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
     return few_steps(losses, log_delta)
 
 
+def _few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | None:
+    """Return the bounds by sums of rounded losses, narrow near `epsilon`, for a few steps of atoms; None for other losses."""
+    from dpcli.numerics.contour.few_atoms import MOST_STEPS, few_atoms
+
+    return few_atoms(losses, log_delta, epsilon) if sum(n for _, n in losses) <= MOST_STEPS else None
+
+
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     """Yield ways to a contour that suits log delta(eps) near `log_delta`. The way that suffices most often comes first."""
     if not any_decays(losses):
@@ -174,6 +183,8 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
             refused = refused or error
         if jumps and not _is_narrow(ends, ENOUGH):
             ends = _epsilon_jumped(losses, log_delta, ends)
+        if not _is_narrow(ends, LOOSE):
+            ends = _intersection(ends, _epsilon_of_few_atoms(losses, log_delta, ends[1]))
     if refused and not math.isfinite(ends[1]):
         raise refused
     return ends if math.isfinite(ends[1]) else None
@@ -221,6 +232,15 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[
     except NotRepresentable as error:
         refused = error
     return ends, refused
+
+
+def _epsilon_of_few_atoms(losses: Losses, log_delta: float, estimate: float) -> Ends | None:
+    """Return the interval by sums of rounded losses near an estimate of epsilon; None if it does not apply or takes too much work."""
+    try:
+        atoms = _few_atoms(losses, log_delta, estimate)
+        return None if atoms is None else (*atoms.epsilon(log_delta), math.nan)
+    except NotRepresentable:
+        return None
 
 
 def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
@@ -375,6 +395,9 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
+    atoms = _few_atoms(losses, near, epsilon)
+    if atoms is not None:
+        yield atoms, LOOSE
     yield from ((pair, LOOSE) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), LOOKS))
 
 
