@@ -42,13 +42,16 @@ NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less tha
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
 # Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
 CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
+VARIES = 1.3  # for a normal loss, Chernoff's bounds at three tilts with the ratio CLOSER differ by 3.5 % at the best tilt
 FAR_MOVES = 2  # after so many parabolas with a minimum farther away than that, the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
 # Beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known.
 SHORT = 256
-MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
+# Fewest terms of a characteristic function that is computed after those of fewer terms. By tables, a term costs little beside the logarithm
+# of the sum.
+MANY_TERMS = 1000
 SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes alone
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
 # The sieve (`_sieved`) is tried for parts with at least SIEVED copies. With fewer, a node could be left out only if the characteristic
@@ -186,12 +189,16 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     at = min(max(int(values.argmin()), 1), len(first) - 2)
     places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
     far_moves = 0
-    for _ in range(PARABOLAS):
+    for attempt in range(PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
         vertex = _vertex(places, bounds)
         if vertex is None:
             return None
-        if places[best] * (bounds[best] - vertex[1]) < NEAR:
+        # The first three tilts are too far apart for their parabola to tell how good the best of them is. A bound that varies much between
+        # closer tilts is no parabola: beyond some tilt, outcomes that never happen dominate K.
+        if attempt and not max(bounds) <= VARIES * min(bounds):
+            return None
+        if attempt and places[best] * (bounds[best] - vertex[1]) < NEAR:
             return float(places[best])
         middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
         far_moves += middle != vertex[0]
