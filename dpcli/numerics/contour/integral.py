@@ -32,11 +32,11 @@ from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import Loss, Losses, Tilted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
-from dpcli.numerics.work import hold, remembered, shared, spend
+from dpcli.numerics.work import TABLE, hold, remembered, shared, spend
 
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
-SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them
+SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them, which is often 90 to 99 %
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
@@ -61,8 +61,10 @@ LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose m
 SIEVED, WIDE_BLOCK, FINER, LEAST_SIEVE, SIEVE_SLACK = 160, 0.25, 8, 1 << 16, 1e-6
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
 FARTHER = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
-NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
-CONVERGED = 1e-8  # length of a step, times t, after which the error, about the square of that, is below the rounding
+# Newton's method squares the relative error with each step, and a step of CONVERGED / t changes log delta by about CONVERGED. So the error
+# after it is about the square, which is below the rounding. It needs more than ten steps only where delta is not smooth.
+NEWTON_STEPS = 60  # most steps of Newton's method
+CONVERGED = 1e-8  # length of the last step, times t
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
 
@@ -522,6 +524,8 @@ def _sieved(part: Any, n: int, step: float, count: int, index: IndexArray | None
         points, places = np.unique(edges.ravel(), return_inverse=True)
         ends = _distances(part.centred_at(step * size, points, NEGLIGIBLE))[places].reshape(edges.shape)
         starts = size * edges[:, :-1][_least_distance(ends[:, :-1], ends[:, 1:], change * size) < least]
+    if len(starts) * size > min(TABLE, last // 2):  # the array of the nodes would not be worth its memory
+        return index
     hold(float(len(starts) * size))
     nodes = (starts[:, None] + np.arange(size)).ravel()
     return nodes[nodes < last] if index is None else index[np.isin(index, nodes, assume_unique=True)]
