@@ -4,7 +4,7 @@ For t > 0 in the domain of K, Fourier inversion of the hockey-stick function giv
 
     delta(eps) = 1/(2 pi) INT exp(K(z) - z eps) / (z (z+1)) dy,   z = t + i y.
 
-The integral is computed by the trapezoidal rule with node distance h. Its errors have four sources, each with a bound:
+The integral is computed by the trapezoidal rule with node distance h. Its errors have five sources, each with a bound:
 
 * Node distance. By Poisson summation, the trapezoidal sum over all multiples of h is
   delta(eps) + SUM_{m != 0} e^{-2 pi m t/h} delta(eps - 2 pi m/h). The terms m != 0 are called aliases. All of them are positive, so the sum
@@ -17,6 +17,8 @@ The integral is computed by the trapezoidal rule with node distance h. Its error
   Chernoff's bound on its hockey-stick divergence, and for the far tail (cut.py) it is the tail's probability. The lower bound needs no such
   term, because the measure is at most P.
 * Rounding, and the errors of the losses' own quadratures. Both are bounded relative to the sum of the moduli.
+* Nodes that are left out. The characteristic functions that are known there bound the integrand, because the others have a modulus of at
+  most 1. For many copies of a discrete loss, whole blocks of nodes are left out by a bound that holds between two frequencies (`_sieved`).
 
 Saddle-point accountant: Alghamdi et al. 2022, arXiv:2208.09595; analytical Fourier accountant: Zhu, Dong, Wang 2022, arXiv:2106.08567.
 """
