@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -64,6 +65,7 @@ NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which 
 # Logarithm of the parts, relative to delta, that a rough contour for the second direction may cut off. It suffices if delta is smaller by
 # more than these parts in this direction, and saves work if the first direction's contour has more than MANY_NODES nodes.
 ROUGH, MANY_NODES = -7.0, 1000
+AS_NARROW = 2.0  # largest ratio of the widths of the two directions' intervals, if both are of the same kind
 MUCH_BETTER = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
@@ -469,17 +471,16 @@ def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | Non
             return None
         if not math.isfinite(first.tilt):
             return ends
-        try:
-            with allowance(math.inf, share=0.67):
-                for curve in _curves_like(losses, first, log_delta):
-                    if curve.log_delta(first.upper)[1] <= log_delta:
-                        return None
-                    ends = _intersection(ends, Ends(*solve(curve, log_delta), curve.t, first.smoothed))
-                    if _is_narrow(ends, NARROW):
-                        return ends
-        except NotRepresentable:  # the other methods may have enough work left
-            pass
-    return UNKNOWN
+        # After a smoothed pair, the other methods failed in the first direction and would fail in this one, so no work is kept for them.
+        share, enough = (1.0, max(NARROW, AS_NARROW * (1.0 - first.lower / first.upper))) if first.smoothed else (0.67, NARROW)
+        with suppress(NotRepresentable), allowance(math.inf, share=share):
+            for curve in _curves_like(losses, first, log_delta):
+                if curve.log_delta(first.upper)[1] <= log_delta:
+                    return None
+                ends = _intersection(ends, Ends(*solve(curve, log_delta), curve.t, first.smoothed))
+                if _is_narrow(ends, NARROW):
+                    break
+    return ends if _is_narrow(ends, enough) else UNKNOWN
 
 
 def _log_chernoff(z: Array, cumulants: Array, epsilon: float) -> float:

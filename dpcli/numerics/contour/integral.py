@@ -4,7 +4,7 @@ For t > 0 in the domain of K, Fourier inversion of the hockey-stick function giv
 
     delta(eps) = 1/(2 pi) INT exp(K(z) - z eps) / (z (z+1)) dy,   z = t + i y.
 
-The integral is computed by the trapezoidal rule with node distance h. Its errors have four sources, each with a bound:
+The integral is computed by the trapezoidal rule with node distance h. Its errors have five sources, each with a bound:
 
 * Node distance. By Poisson summation, the trapezoidal sum over all multiples of h is
   delta(eps) + SUM_{m != 0} e^{-2 pi m t/h} delta(eps - 2 pi m/h). The terms m != 0 are called aliases. All of them are positive, so the sum
@@ -17,6 +17,8 @@ The integral is computed by the trapezoidal rule with node distance h. Its error
   Chernoff's bound on its hockey-stick divergence, and for the far tail (cut.py) it is the tail's probability. The lower bound needs no such
   term, because the measure is at most P.
 * Rounding, and the errors of the losses' own quadratures. Both are bounded relative to the sum of the moduli.
+* Nodes that are left out. The characteristic functions that are known there bound the integrand, because the others have a modulus of at
+  most 1. For many copies of a discrete loss, whole blocks of nodes are left out by a bound that holds between two frequencies (`_sieved`).
 
 Saddle-point accountant: Alghamdi et al. 2022, arXiv:2208.09595; analytical Fourier accountant: Zhu, Dong, Wang 2022, arXiv:2106.08567.
 """
@@ -32,23 +34,26 @@ from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import Loss, Losses, Tilted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
-from dpcli.numerics.work import hold, remembered, shared, spend
+from dpcli.numerics.work import TABLE, hold, remembered, shared, spend
 
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
-SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them
+SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them, which is often 90 to 99 %
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
 # Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
 CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
+VARIES = 1.3  # for a normal loss, Chernoff's bounds at three tilts with the ratio CLOSER differ by 3.5 % at the best tilt
 FAR_MOVES = 2  # after so many parabolas with a minimum farther away than that, the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
 # Beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known.
 SHORT = 256
-MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
+# Fewest terms of a characteristic function that is computed after those of fewer terms. By tables, a term costs little beside the logarithm
+# of the sum.
+MANY_TERMS = 1000
 SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes alone
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
 # The sieve (`_sieved`) is tried for parts with at least SIEVED copies. With fewer, a node could be left out only if the characteristic
@@ -58,8 +63,10 @@ LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose m
 SIEVED, WIDE_BLOCK, FINER, LEAST_SIEVE, SIEVE_SLACK = 160, 0.25, 8, 1 << 16, 1e-6
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
 FARTHER = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
-NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
-CONVERGED = 1e-8  # length of a step, times t, after which the error, about the square of that, is below the rounding
+# Newton's method squares the relative error with each step, and a step of CONVERGED / t changes log delta by about CONVERGED. So the error
+# after it is about the square, which is below the rounding. It needs more than ten steps only where delta is not smooth.
+NEWTON_STEPS = 60  # most steps of Newton's method
+CONVERGED = 1e-8  # length of the last step, times t
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
 
@@ -186,12 +193,16 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     at = min(max(int(values.argmin()), 1), len(first) - 2)
     places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
     far_moves = 0
-    for _ in range(PARABOLAS):
+    for attempt in range(PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
         vertex = _vertex(places, bounds)
         if vertex is None:
             return None
-        if places[best] * (bounds[best] - vertex[1]) < NEAR:
+        # The first three tilts are too far apart for their parabola to tell how good the best of them is. A bound that varies much between
+        # closer tilts is no parabola: beyond some tilt, outcomes that never happen dominate K.
+        if attempt and not max(bounds) <= VARIES * min(bounds):
+            return None
+        if attempt and places[best] * (bounds[best] - vertex[1]) < NEAR:
             return float(places[best])
         middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
         far_moves += middle != vertex[0]
@@ -517,6 +528,8 @@ def _sieved(part: Any, n: int, step: float, count: int, index: IndexArray | None
         points, places = np.unique(edges.ravel(), return_inverse=True)
         ends = _distances(part.centred_at(step * size, points, NEGLIGIBLE))[places].reshape(edges.shape)
         starts = size * edges[:, :-1][_least_distance(ends[:, :-1], ends[:, 1:], change * size) < least]
+    if len(starts) * size > min(TABLE, last // 2):  # the array of the nodes would not be worth its memory
+        return index
     hold(float(len(starts) * size))
     nodes = (starts[:, None] + np.arange(size)).ravel()
     return nodes[nodes < last] if index is None else index[np.isin(index, nodes, assume_unique=True)]
