@@ -1,7 +1,4 @@
-"""epsilon-steps and epsilon-sigma: epsilon over the number of steps, or over the noise, of one mechanism.
-
-The file's value is marked, and the budget is drawn.
-"""
+"""A chart of epsilon over one key of one mechanism, with the file's value marked and its budget drawn."""
 
 from __future__ import annotations
 
@@ -13,16 +10,9 @@ from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves, varied
+from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
-STEP_VALUES, NOISE_VALUES = 41, 49  # number of values of steps, and of the noise
-STEP_REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
-NOISE_REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
-FEWEST_STEPS = 10.0  # the steps axis extends at least to this number
-MOST_STEPS = 10**18  # largest number of steps that a file may state
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline
 
@@ -44,34 +34,20 @@ class VariedKey:
     values: list[float]
 
 
-def steps_chart(question: Question) -> Chart:
-    """Return the chart of epsilon by steps, from a hundredth of the file's steps to ten times. Raises InputError or CannotCertify."""
-    entry, key = varied(question, "steps")
-    stated = _stated_steps(entry, question.pipeline.privacy.dataset_size)
-    low = max(1.0, STEP_REACH[0] * stated)
-    high = min(max(STEP_REACH[1] * stated, FEWEST_STEPS), MOST_STEPS)
-    steps = {round(value) for value in np.geomspace(low, high, STEP_VALUES)} | {stated}
-    varied_key = VariedKey(entry, key, float(stated), [float(count) for count in sorted(steps)])
-    return _chart("epsilon-steps", "epsilon by number of steps", "steps", question, varied_key)
+def chart(kind: str, title: str, label: str, question: Question, varied_key: VariedKey) -> Chart:
+    """Return the chart of epsilon at each value of a key. Both axes are logarithmic.
 
+    Args:
+        kind: Name of the kind of chart.
+        title: Title of the chart.
+        label: Label of the axis of values.
+        question: Pipeline and settings of its account.
+        varied_key: The key and its values.
 
-def noise_chart(question: Question) -> Chart:
-    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
-    entry, key = varied(question, "noise")
-    stated = float(getattr(entry.spec, key))
-    values = {*(stated * np.geomspace(*NOISE_REACH, NOISE_VALUES)).tolist(), stated}
-    label = key.replace("_", " ")
-    return _chart("epsilon-sigma", f"epsilon by {label}", label, question, VariedKey(entry, key, stated, sorted(values)))
-
-
-def _stated_steps(entry: Entry, dataset_size: int | None) -> int:
-    """Return the number of steps in the file, computed from its epochs if it states epochs."""
-    rate = entry.sampling.lower_rate(dataset_size) if isinstance(entry.sampling, Batched) else None
-    return entry.runs(dataset_size).steps_at(rate)
-
-
-def _chart(kind: str, title: str, label: str, question: Question, varied_key: VariedKey) -> Chart:
-    """Return the chart of epsilon at each value of a key. Both axes are logarithmic. `label` is the label of the axis of values."""
+    Raises:
+        InputError: Epsilon is 0 for all values.
+        CannotCertify: There is no finite epsilon.
+    """
     account = question.headline()
     target = (varied_key.entry.name, varied_key.name)
 

@@ -9,8 +9,8 @@ PLUGIN = Plugin(
         "plot": ("dpcli.plots.commands.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
     },
     plots={
-        "epsilon-steps": "dpcli.plots.epsilon_over:steps_chart",
-        "epsilon-sigma": "dpcli.plots.epsilon_over:noise_chart",
+        "epsilon-steps": "dpcli.plots.epsilon_steps:chart",
+        "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
         "delta-epsilon": "dpcli.plots.delta_epsilon:chart",
         "trade-off": "dpcli.plots.trade_off_curve:chart",
         "rdp": "dpcli.plots.renyi_divergence:chart",

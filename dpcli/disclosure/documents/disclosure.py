@@ -190,6 +190,9 @@ def _shares(account: Account) -> tuple[Chart, ...]:
     return (chart,)
 
 
+FORMS = {"report": disclosure, "registry": registry_entry}  # function that makes each form, by the name of its JSON schema
+
+
 @limited
 def draft(
     path: str, delta: float | None, registry: bool, illustrated: bool, certificate: str | None = None
@@ -207,6 +210,6 @@ def draft(
     facts = gather(pipeline, delta, diagnostics)
     if certificate is not None:
         facts = replace(facts, proof=named_proof(certificate, pipeline, facts.account.upper, facts.account.delta))
-    if registry:
-        return registry_entry(facts), (), "registry"
-    return disclosure(facts), charts(facts) if illustrated else (), "report"
+    name = "registry" if registry else "report"
+    pictures = charts(facts) if illustrated and not registry else ()
+    return FORMS[name](facts), pictures, name

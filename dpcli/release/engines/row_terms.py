@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps
-from dpcli.release.data_source import MOST_STEPS
+from dpcli.release.data_source import MOST_STEPS, TEXT
 from dpcli.release.engines.dialects import ScalarType
 from dpcli.release.engines.source_table import SourceTable
 from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, fill_template, integer, literal
@@ -20,7 +20,7 @@ STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step
 MOST_BOUND = 2**62  # max_groups and max_rows must be below
 MOST_BINS = 10_000
 MOST_KEYS = 2_000_000  # largest number of declared keys, over all parts of the key
-UNIT_TYPES = ("text", "integer")
+UNIT_TYPES = (TEXT, "integer")
 PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}  # types of the parts of a key
 
 
@@ -96,7 +96,7 @@ class RowWriter:
             raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
         unit = scalar.write(self.layers).sql
         self.conditions.append(f"{unit} IS NOT NULL")
-        if scalar.type == "text":
+        if scalar.type == TEXT:
             self.conditions.append(f"{unit} <> {self.layers.dialect.text('')}")
         return unit
 

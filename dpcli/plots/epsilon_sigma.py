@@ -1,0 +1,21 @@
+"""epsilon-sigma: epsilon against the noise."""
+
+from __future__ import annotations
+
+from dpcli.document.chart import Chart
+from dpcli.numerics.arrays import np
+from dpcli.plots import epsilon_over
+from dpcli.plots.epsilons import Question, varied
+
+POINTS = 49  # number of values of the noise
+REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
+
+
+def chart(question: Question) -> Chart:
+    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
+    entry, key = varied(question, "noise")
+    stated = float(getattr(entry.spec, key))
+    values = {*(stated * np.geomspace(*REACH, POINTS)).tolist(), stated}
+    label = key.replace("_", " ")
+    noise = epsilon_over.VariedKey(entry, key, stated, sorted(values))
+    return epsilon_over.chart("epsilon-sigma", f"epsilon by {label}", label, question, noise)
