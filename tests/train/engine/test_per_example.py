@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
+from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.per_example import ClippedGradients
 from tests.cases import require_each
 from tests.train.engine.models import (
@@ -280,3 +282,41 @@ def test_a_layer_that_later_runs_more_often_is_no_longer_book_kept() -> None:
     sums = engine(batch)
     assert engine.method.name == "loop" and engine.describe() == "book-keeping"
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+def test_a_layer_whose_refusal_the_program_catches_is_no_longer_book_kept() -> None:
+    """The second call is refused by the recorder; without it the gradient would be that of another program."""
+
+    class Catching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head, self.deep = nn.Linear(11, 11), nn.Linear(11, 5), False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.tanh(self.body(x))
+            if self.deep:
+                with suppress(Exception):
+                    x = torch.tanh(self.body(x))
+            return self.head(x)
+
+    model, batch = Catching().double(), vectors(4)
+    engine = ClippedGradients(model, classification, Flat(0.5))
+    engine(batch)
+    model.deep = True
+    sums = engine(batch)
+    assert engine.method.name == "loop" and engine.describe() == "book-keeping"
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+def test_trained_parameters_are_those_that_torch_names() -> None:
+    twice = nn.Linear(3, 3)
+    shared = nn.ModuleList([twice, nn.Sequential(twice, nn.Tanh()), nn.Linear(3, 3)])
+
+    def check(model: nn.Module) -> None:
+        for part in (None, *model.children()):  # all are trained, and then fewer and fewer
+            if part is not None:
+                part.requires_grad_(False)
+            named = [(name, id(parameter)) for name, parameter in model.named_parameters() if parameter.requires_grad]
+            assert [(name, id(parameter)) for name, parameter in trained_parameters(model).items()] == named
+
+    require_each([shared, *(configuration.model() for configuration in SMALL)], check)
