@@ -205,6 +205,24 @@ def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: Aud
     return power_sentences(_most_provable(results, test), factor, test.claim, "every guess right")
 
 
+def planned_guessing_power(
+    canaries: int, claim: Claim, settings: AuditSettings, steps: tuple[SampledSteps, ...] = ()
+) -> tuple[str, ...]:
+    """Return sentences about the smallest fault that an audit will detect with this number of canaries.
+
+    Args:
+        steps: Steps that will sample the canaries if these are gradients; empty for records, and if the steps cannot be simulated.
+    """
+    if steps and settings.guesses is None:
+        settings = _with_best_rule(settings, claim, canaries, steps)
+    guess_numbers = guess_counts(canaries) if settings.guesses is None else (settings.guesses,)
+    results = tuple(Guessed(canaries, guesses, 0) for guesses in guess_numbers)
+    test = GuessTest(claim, (1.0 - settings.confidence) / (len(results) * _tests_per_count(claim)))
+    if steps:
+        return _simulated_power(results, test, settings, steps)
+    return _guessing_power(results, test, settings)
+
+
 def _simulated_power(
     results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings, steps: tuple[SampledSteps, ...]
 ) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _tested_audit(
         bounds=_rate_bounds(tested, claim, confidence),
         curve=_curve_of_rates(tested.rates, claim, confidence) if claim.has_curve else None,
         assumptions=(assumption, TRUSTED),
-        power=_threshold_power(counts, claim, confidence),
+        power=threshold_power(counts, claim, confidence),
         measured=measured,
         counts={
             "members": counts.members,
@@ -147,7 +147,7 @@ def _rate_down(rate: float) -> str:
     return f"{math.floor(1e5 * rate) / 1e3:g} %"
 
 
-def _threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
+def threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
     """Return sentences about the smallest fault that the strongest attack would have detected with the same number of runs."""
     significance = 1.0 - confidence
     perfect = error_rates(Counts(counts.members, counts.others, counts.members, 0), significance)

@@ -12,6 +12,7 @@ SCHEMAS = (
     "dpcli/attest-verify/v1",
     "dpcli/attest/v1",
     "dpcli/audit/v1",
+    "dpcli/audit-plan/v1",
     "dpcli/budget-copy/v1",
     "dpcli/budget-export/v1",
     "dpcli/budget-import/v1",

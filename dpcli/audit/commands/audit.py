@@ -41,6 +41,7 @@ from dpcli.cli.printing import progress
 @click.option(
     "--picture", "pictures", multiple=True, metavar="PATH", help="Draw both trade-off curves to PATH (.svg, .png); repeatable."
 )
+@click.option("--dry-run", is_flag=True, help="Print the faults that the audit would find, and run nothing.")
 @output_options("table", "findings", "checks", "total")
 def command(
     file: str | None,
@@ -49,6 +50,7 @@ def command(
     correct: int | None,
     jobs: int | None,
     pictures: tuple[str, ...],
+    dry_run: bool,
     format_: str,
     outputs: tuple[str, ...],
     **flags: Any,
@@ -69,10 +71,14 @@ def command(
     """
     from dpcli.audit.audit_run import audit, audit_request
     from dpcli.audit.documents.audit import chart, document
+    from dpcli.audit.documents.planned_power import planned_document
+    from dpcli.audit.planned_power import planned_power
     from dpcli.cli.outputs import require_free
 
     with progress("runs") as report:
         requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
+        if dry_run:
+            return emit(planned_document(planned_power(requested)), format_, outputs)
         settings = requested.settings
         if settings.function is not None and settings.scores is not None:  # trials are added to this file
             require_free(settings.scores)

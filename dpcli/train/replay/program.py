@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.replay import Declared, Step
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
@@ -23,6 +24,7 @@ from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
+from dpcli.train.replay.canaries import sampled_steps
 from dpcli.train.replay.record_draws import OwnDraws
 from dpcli.train.run.ranks import Ranks, T
 from dpcli.train.step.loop import first_step_std
@@ -49,11 +51,15 @@ class Replayed:
         declared: Claims of the file.
         replay: Function of a number and a random generator. It returns the steps with the record and the steps without it.
         unseen: Sentences about properties that replays do not test.
+        steps: Number of steps of the shortest replay.
+        sampled: Steps of a run in the form that an audit by canary gradients simulates; empty if it cannot simulate them.
     """
 
     declared: Declared
     replay: Callable[[int, np.random.Generator], Worlds]
     unseen: tuple[str, ...]
+    steps: int
+    sampled: tuple[SampledSteps, ...]
 
 
 def replays(path: str) -> Replayed:
@@ -84,7 +90,8 @@ def replays(path: str) -> Replayed:
         case, entry = divmod(index, len(firsts))
         return _worlds(plan, firsts[entry], firsts[0], case, rng)
 
-    return Replayed(declared, replay, tuple(unseen))
+    steps = min(min(stage.steps, STEPS) for stage in firsts)
+    return Replayed(declared, replay, tuple(unseen), steps, tuple(sampled_steps(plan)))
 
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
