@@ -158,7 +158,8 @@ def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]
 def open_given(table: SourceTable) -> SqlEngine:
     """Return a table in memory, opened in the engine that can read it. Raises Unavailable if the engine is not installed."""
     if isinstance(table.given, SparkFrame):
-        return GivenSpark(table, set_up(table.given.frame.sparkSession.newSession()), given=table.given)
+        frame = table.given.frame
+        return GivenSpark(table, quietly(lambda: set_up(frame.sparkSession.newSession()), PLACE), given=table.given)
     require("duckdb")
     assert table.given is not None
     spill = spill_folder()

@@ -136,7 +136,7 @@ def _other_text(value: Any) -> str | None:
     if isinstance(value, numbers.Integral):
         return str(int(value)) if int(value).bit_length() <= LARGEST_BITS else None
     if isinstance(value, numbers.Real | decimal.Decimal):
-        exact = value if isinstance(value, decimal.Decimal) else float(value)
+        exact: Any = value if isinstance(value, decimal.Decimal) else float(value)
         return str(int(exact)) if abs(exact) < LARGEST_WHOLE and exact == int(exact) else str(exact)
     if isinstance(value, datetime.date):  # a datetime is a date
         return value.isoformat()
