@@ -67,12 +67,10 @@ class GivenDuckDB(DuckDB):
 
     def _type_of(self, part: Any) -> str:
         """Return DuckDB's name of the type of an object with one column."""
-        import duckdb
-
         try:
             self.connection.register(PART, part)
             kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
-        except duckdb.Error:
+        except Exception:  # of DuckDB, or of the library that the table comes from
             return UNREADABLE
         self.connection.unregister(PART)
         return kind
