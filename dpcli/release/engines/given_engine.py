@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpcli.base.errors import DpcliError, InputError, LedgerError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden, spill_folder
@@ -84,22 +84,13 @@ class GivenDuckDB(DuckDB):
                 self.connection.register(PART, part)
                 self._rows(f"INSERT INTO {COPY} SELECT * FROM {PART}")
                 self.connection.unregister(PART)
+            self.copied = True
+            return
         except DpcliError:
             raise
         except Exception as error:  # an error of another library, whose message may quote rows
-            failure = self._meaning(error)
-        else:
-            self.copied = True
-            return
+            failure = InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
         raise failure  # outside of the except clause, so that the error is not attached as context
-
-    def _meaning(self, error: Exception) -> InputError | LedgerError:
-        meaning = DuckDB._meaning(self, error)
-        return (
-            meaning
-            if isinstance(meaning, LedgerError)
-            else InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
-        )
 
 
 @dataclass(slots=True)
