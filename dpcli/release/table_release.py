@@ -70,7 +70,7 @@ class ReleasedAnswers(Displayed):
 
     @property
     def fresh(self) -> bool:
-        """Whether the answers were drawn by this call. If not, an earlier call drew them, and this call charged nothing."""
+        """Return whether the answers were drawn by this call. If not, an earlier call drew them, and this call charged nothing."""
         return self.outcome.fresh
 
     @property
@@ -142,7 +142,7 @@ class PlannedRelease(Displayed):
 
     @property
     def over_budget(self) -> bool:
-        """Whether the budget in the file refuses the release."""
+        """Return whether the budget in the file refuses the release."""
         return self.plan.over_budget
 
     @property

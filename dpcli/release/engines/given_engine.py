@@ -68,12 +68,10 @@ class GivenDuckDB(DuckDB):
 
     def _type_of(self, part: Any) -> str:
         """Return DuckDB's name of the type of an object with one column."""
-        import duckdb
-
         try:
             self.connection.register(PART, part)
             kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
-        except duckdb.Error:
+        except Exception:  # of DuckDB, or of the library that the table comes from
             return UNREADABLE
         self.connection.unregister(PART)
         return kind
@@ -150,7 +148,8 @@ def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]
 def open_given(table: SourceTable) -> SqlEngine:
     """Return a table in memory, opened in the engine that can read it. Raises Unavailable if the engine is not installed."""
     if isinstance(table.given, SparkFrame):
-        return GivenSpark(table, set_up(table.given.frame.sparkSession.newSession()), given=table.given)
+        frame = table.given.frame
+        return GivenSpark(table, quietly(lambda: set_up(frame.sparkSession.newSession()), PLACE), given=table.given)
     require("duckdb")
     assert table.given is not None
     spill = spill_folder()

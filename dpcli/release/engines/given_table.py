@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dpcli.base.errors import InputError
+from dpcli.release.engines.duckdb_engine import COLLATIONS
 
 PART_ROWS = 100_000  # rows of a pandas table that are converted at once, since texts of Python take much memory
 LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone
@@ -24,7 +25,6 @@ LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, w
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
 WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow has not; they are read as digits
-COLLATIONS = ("noaccent", "nfc")  # two different collations, so that every column lacks one of them
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
 
@@ -136,7 +136,7 @@ def _other_text(value: Any) -> str | None:
     if isinstance(value, numbers.Integral):
         return str(int(value)) if int(value).bit_length() <= LARGEST_BITS else None
     if isinstance(value, numbers.Real | decimal.Decimal):
-        exact = value if isinstance(value, decimal.Decimal) else float(value)
+        exact: Any = value if isinstance(value, decimal.Decimal) else float(value)
         return str(int(exact)) if abs(exact) < LARGEST_WHOLE and exact == int(exact) else str(exact)
     if isinstance(value, datetime.date):  # a datetime is a date
         return value.isoformat()

@@ -19,7 +19,7 @@ from dpcli.release.engines.sql_engine import SqlEngine
 if TYPE_CHECKING:
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-WITHOUT_DATA = "expected path or url, or a table in memory that a program gives to dpcli.release, found none of them"
+WITHOUT_DATA = "expected path or url; without them, only a program can ask the queries, by dpcli.release with a table in memory"
 
 
 @contextmanager

@@ -350,14 +350,15 @@ def test_no_unit_of_a_relation_that_is_drawn_anew_counts_more_rows_than_it_may()
 @pytest.mark.long
 @pytest.mark.needs("pyspark")
 def test_no_unit_of_a_spark_frame_that_is_drawn_anew_counts_in_more_groups_than_it_may(spark_session: Any) -> None:
-    """Without the copy, Spark computes the choice of groups several times, from other rows each time."""
-    frame = spark_session.range(UNITS * ROWS).selectExpr(f"concat('u', id div {ROWS}) as who", "id % 4 as n", "rand() as x")
+    """Without the copy, Spark computes the choice of groups several times, from other rows each time. Its rand() has a fixed seed."""
+    drawn = "cast(java_method('java.lang.Math', 'random') as double)"
+    frame = spark_session.range(UNITS * ROWS).selectExpr(f"concat('u', id div {ROWS}) as who", "id % 4 as n", f"{drawn} as x")
     columns = {
         "who": Column(type="text"),
         "n": Column(type="integer", min=0, max=3),
         "x": Column(type="decimal", min=0, max=1, step=0.5),
     }
-    asked = Aggregation("who", "x < 0.5", (GroupKey("n"),), (), 1, 1)
+    asked = Aggregation("who", "x < 0.5", (GroupKey("n"),), (Steps("x", 0, 2, 0.5),), 1, 1)
     with opened(frame, columns, "who") as engine:
         for _ in range(4):
             found = engine.totals(asked, secrets.token_bytes(32))

@@ -234,3 +234,29 @@ def test_a_time_with_a_zone_is_in_no_block(tmp_path: Path, request: pytest.Fixtu
                     engine.totals(plain, SECRET)
             else:
                 assert engine.totals(plain, SECRET)[()].rows == sees
+
+
+@pytest.mark.needs("opendp")
+def test_rows_of_a_table_in_memory_outside_of_the_window_are_not_read(tmp_path: Path) -> None:
+    import duckdb
+
+    import dpcli
+
+    inside = f"select date '{DAYS[3]}' as \"when\", 'v' || i as visitor, 40 as age from range(1000) r(i)"
+    outside = f"select date '{DAYS[9]}', 'w' || i, 40 from range(5000) r(i)"
+    table = duckdb.connect().sql(f"{inside} union all {outside}")
+    planned(tmp_path, COUNT, ("unit", "visitor"))
+    with ledger(str(tmp_path / "ledger.db")):
+        pass
+    answers = dpcli.release(table, tmp_path / "file.toml", ledger=tmp_path / "ledger.db", window=f"{DAYS[3]}")
+    assert abs(answers.rows()[0]["value"] - 1000) < 300  # noise of scale 3 / 0.5 is above 300 with probability e^-50
+    with pytest.raises(InputError, match="the file"):
+        dpcli.release(table, tmp_path / "file.toml", ledger=tmp_path / "ledger.db", window=f"{DAYS[9]}")
+    with pytest.raises(InputError, match='expected a column "when"'):
+        dpcli.release(
+            table.project("visitor, age"),
+            tmp_path / "file.toml",
+            ledger=tmp_path / "ledger.db",
+            window=f"{DAYS[3]}",
+            out=tmp_path / "b",
+        )
