@@ -104,10 +104,12 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
             f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
             f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
         )
-    if session.charged and ledger is None:
-        raise InputError(f"{place}: expected the --ledger that was charged for this release, found none")
-    if not session.charged and ledger is not None:
-        raise InputError(f"{place}: expected no --ledger, found one: this release was charged to no ledger; {NEW_RELEASE}")
+    if session.charged != (ledger is not None):
+        if session.charged:
+            expected, given = "the --ledger that was charged for this release", "none"
+        else:
+            expected, given = "no --ledger", f"one: this release was charged to no ledger; {NEW_RELEASE}"
+        raise InputError(f"{place}: expected {expected}, found {given}")
     if key is not None and key != session.run:
         raise InputError(f'{place}: expected the key "{session.run}" of the release in this folder, found "{key}"; {NEW_RELEASE}')
     return session

@@ -170,8 +170,8 @@ def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) ->
     The keys are ordered as if they were drawn one after another with probabilities proportional to w = n / least(n, most). The number is
     log(U) / w with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
     """
-    whole = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
-    uniform = f"{whole} / {dialect.cast(str(2**DIGEST_BITS), 'decimal')}"
+    hash_number = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
+    uniform = f"{hash_number} / {dialect.cast(str(2**DIGEST_BITS), 'decimal')}"
     inverse_weight = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
     return f"ln({uniform}) * {inverse_weight}"
 
