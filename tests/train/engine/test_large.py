@@ -92,6 +92,10 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...] | None]] = {  #
     "MultiheadAttention": (lambda: Itself(nn.MultiheadAttention(6, 2, batch_first=True), 3), (3, 6)),
     "LSTM": (lambda: Itself(nn.LSTM(5, 4, batch_first=True)), (3, 5)),
     "GRU": (lambda: Itself(nn.GRU(5, 4, batch_first=True)), (3, 5)),
+    "RNN": (lambda: Itself(nn.RNN(5, 4, batch_first=True)), (3, 5)),
+    "LSTMCell": (lambda: Itself(nn.LSTMCell(5, 4)), (5,)),
+    "GRUCell": (lambda: nn.GRUCell(5, 4), (5,)),
+    "RNNCell": (lambda: nn.RNNCell(5, 4), (5,)),
     "alone": (Alone, (5,)),
 }
 WAYS: dict[str, Callable[[nn.Module, Any, Any], Method]] = {
