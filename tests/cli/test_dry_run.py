@@ -19,6 +19,7 @@ FILES = {  # by command
     ("train",): "digits.toml",
 }
 OTHERS = {
+    ("audit",): "it finds a lower bound, and spends nothing",
     ("sweep",): "its epsilons are its budgets",
 }
 QUICK = {("release",), ("train",)}  # the others import a language model's libraries

@@ -186,7 +186,7 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
         if jumps and not _is_narrow(ends, ENOUGH):
             ends = _epsilon_jumped(losses, log_delta, ends)
         if not _is_narrow(ends, LOOSE):
-            ends = _intersection(ends, _epsilon_of_few_atoms(losses, log_delta, ends[1]))
+            ends = _epsilon_of_few_atoms(losses, log_delta, ends)
     if refused and not math.isfinite(ends[1]):
         raise refused
     return ends if math.isfinite(ends[1]) else None
@@ -236,13 +236,13 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[
     return ends, refused
 
 
-def _epsilon_of_few_atoms(losses: Losses, log_delta: float, estimate: float) -> Ends | None:
-    """Return the interval by sums of rounded losses near an estimate of epsilon; None if it does not apply or takes too much work."""
-    try:
-        atoms = _few_atoms(losses, log_delta, estimate)
-        return None if atoms is None else (*atoms.epsilon(log_delta), math.nan)
-    except NotRepresentable:
-        return None
+def _epsilon_of_few_atoms(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    """Return `ends`, narrowed by sums of rounded losses, unless these do not apply or take too much work."""
+    with suppress(NotRepresentable):
+        atoms = _few_atoms(losses, log_delta, ends[1])
+        if atoms is not None:
+            return _intersection(ends, Ends(*atoms.epsilon(log_delta), math.nan))
+    return ends
 
 
 def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
