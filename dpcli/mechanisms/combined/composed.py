@@ -126,9 +126,7 @@ class Composed(Mechanism):
             with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
                 deltas = split_delta(self.parts, delta, by_step)
                 steps = zip(self.parts, deltas, strict=True)
-                best = min(
-                    best, math.fsum(count * mechanism.approx_dp(delta_of_step) for (mechanism, count), delta_of_step in steps)
-                )
+                best = min(best, total((count, mechanism.approx_dp(delta_of_step)) for (mechanism, count), delta_of_step in steps))
         return best
 
     def delta_floor(self) -> float:
