@@ -230,7 +230,7 @@ def _first_difference(place: str, proved: Any, own: Any) -> str:
         return _first_difference(f"{place}.{key}", proved.get(key), own.get(key))
     if isinstance(proved, list) and isinstance(own, list):
         if len(proved) != len(own):
-            return f"the certificate is about {len(proved)} {place}, and the file states {len(own)}"
+            return f"the certificate lists {len(proved)} under {place}, and the file gives {len(own)}"
         index = next(index for index, (one, other) in enumerate(zip(proved, own, strict=True)) if one != other)
         return _first_difference(f"{place}[{index}]", proved[index], own[index])
     return f"the certificate is about {place} = {json.dumps(proved)}, and the file states {json.dumps(own)}"

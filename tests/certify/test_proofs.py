@@ -422,7 +422,7 @@ def test_a_lower_bound_is_of_no_file_whose_pairs_need_not_be_attained() -> None:
     assert not own.attained
     with pytest.raises(NotRepresentable, match="a lower bound of pairs"):
         certificate.require_about(about | {"claims": [{"bound": "lower"}]}, file)
-    with pytest.raises(NotRepresentable, match="the certificate is about assumes"):
+    with pytest.raises(NotRepresentable, match="the certificate lists 0 under assumes"):
         certificate.require_about(about | {"assumes": []}, file)
 
 
