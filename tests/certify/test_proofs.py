@@ -487,7 +487,7 @@ def test_a_forged_certificate_of_disjoint_parts_is_refused() -> None:
     assert checked == 13
     left_out = proof | {"alternatives": proof["alternatives"][:1]}
     for forged in (left_out, proof | {"alternatives": proof["alternatives"][::-1]}, proof | {"parts": []}):
-        with pytest.raises(NotRepresentable, match="the certificate (is about|lists)"):
+        with pytest.raises(NotRepresentable, match=r"the certificate (is about|lists)"):
             certificate.require_about(forged, pipeline(DIVIDED))
 
 
