@@ -187,7 +187,7 @@ def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tup
 
 def _exp_up(x: float) -> float:
     """Return e^x for x <= 0, above the error of the exponential. It is positive even where e^x is below all doubles."""
-    return max(math.exp(x) * (1.0 + 1e-15), math.ulp(0.0))
+    return math.nextafter(math.exp(x) * (1.0 + 1e-15), math.inf)
 
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:

@@ -18,7 +18,7 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.sampling.poisson import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
-from dpcli.numerics.contour.outcomes import TiltedOutcomes
+from dpcli.numerics.contour.outcomes import TiltedOutcomes, log_mixed
 from tests.cases import tiered
 
 Power = Callable[[mp.mpf], mp.mpc]
@@ -139,3 +139,14 @@ def test_the_path_above_the_real_line_says_the_same() -> None:
                 for step in (1e-4 / math.sqrt(tilted.variance), 5.0 / math.sqrt(tilted.variance)):
                     change = np.exp(tilted._on_the_line(step, 6)) - 1.0
                     np.testing.assert_allclose(np.exp(tilted._above(step, 6)) - 1.0, change, atol=1e-11, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rest", [1e-14, 1e-12, 1e-8, 0.01, 0.5, 0.99, 1.0 - 1e-9])
+def test_a_mixed_ratio_has_all_digits(rest: float) -> None:
+    """Also at rates near 1 and losses far below 0, where the terms of 1 + q (e^g - 1) cancel."""
+    rate = 1.0 - rest
+    ratios = np.array([-745.0, -30.0, -25.0, -18.0, -5.0, -0.7, -1e-9, 0.0, 1e-9, 0.7, 18.0, 60.0])
+    with mp.workdps(40):
+        exact = [mp.log1p(mp.mpf(rate) * mp.expm1(mp.mpf(g))) for g in ratios.tolist()]
+        for found, expected in zip(log_mixed(rate, ratios).tolist(), exact, strict=True):
+            assert abs(found - expected) <= 1e-15 * abs(expected), (rate, found, expected)

@@ -185,11 +185,15 @@ class LossPiece:
 
 
 def log_mixed(rate: float, g: Array) -> Array:
-    """Return log(1 - q + q e^g) for the rate q, with all digits near g = 0. It is g if the rate is 1."""
+    """Return log(1 - q + q e^g) for the rate q. It is g if the rate is 1.
+
+    Near g = 0 it has all digits. Where it is below log(1/2), 1 + q (e^g - 1) would lose those of 1 - q, and the terms are added instead.
+    """
     if rate == 1.0:
         return g
-    near = np.log1p(rate * np.expm1(np.minimum(g, FAR)))
-    return np.where(g > FAR, np.logaddexp(math.log1p(-rate), math.log(rate) + g), near)
+    change = rate * np.expm1(np.minimum(g, FAR))
+    added = np.logaddexp(math.log1p(-rate), math.log(rate) + g)
+    return np.where((g > FAR) | (change < -0.5), added, np.log1p(np.maximum(change, -0.5)))
 
 
 @functools.lru_cache(2)
