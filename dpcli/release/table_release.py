@@ -112,6 +112,8 @@ def _dtype(values: Sequence[object]) -> str:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         return "float64"
+    if kinds == {int} and any(isinstance(value, int) and value.bit_length() > 63 for value in values):
+        return "object"  # pandas has no integers of more bits
     return NUMBERS.get(kinds.pop(), "object") if len(kinds) == 1 else "object"
 
 

@@ -25,6 +25,7 @@ LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, w
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
 WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow has not; they are read as digits
+NESTED = frozenset({"STRUCT", "MAP", "UNION"})  # types of DuckDB whose names may hold values, as those of an ENUM inside
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
 
@@ -78,7 +79,8 @@ class PandasTable:
         return tuple(map(str, self.frame.columns))
 
     def type_of(self, place: int, described: Callable[[Any], str]) -> str:
-        return described(_pandas_part(self.frame.iloc[:0, [place]], (place,)))
+        unreadable = _type_without_texts(self.frame.dtypes.iloc[place])
+        return unreadable or described(_pandas_part(self.frame.iloc[:0, [place]], (place,)))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         columns = self.frame.iloc[:, list(places)].copy()  # one state of a table that the program may change meanwhile
@@ -101,10 +103,18 @@ def _pandas_column(column: Any) -> Any:
     import pandas
 
     if _is_plain(column.dtype):
-        return column.array
-    missing = column.isna()
-    texts = [None if absent else text_of(value) for value, absent in zip(column, missing, strict=True)]
-    return pandas.array(texts, dtype="string")
+        # Beside columns of Arrow's types, DuckDB cannot read 16 bits.
+        return column.astype("float32").array if str(column.dtype) == "float16" else column.array
+    return pandas.array([text_of(value) for value in column], dtype="string")
+
+
+def _type_without_texts(dtype: Any) -> str:
+    """Return the name of a pandas type none of whose values a csv has a text for, such as intervals; "" for all other types."""
+    categories = getattr(dtype, "categories", None)
+    if categories is not None:
+        return _type_without_texts(categories.dtype)
+    is_interval = type(dtype).__name__ in ("IntervalDtype", "PeriodDtype")
+    return str(dtype).upper() if is_interval or getattr(dtype, "kind", "") in ("m", "c") else ""
 
 
 def _is_plain(dtype: Any) -> bool:
@@ -122,6 +132,8 @@ def text_of(value: object) -> str | None:
     A whole number is its digits, whatever its type is: 3.0 is "3", as it counts as an integer in a column of floats too.
     """
     with suppress(Exception):  # an error would show that there is such a value
+        if value is None or value != value:  # None, NaN, NaT
+            return None
         if isinstance(value, str):
             return str(value) if value.encode() is not None else None
         return _other_text(value)
@@ -221,7 +233,12 @@ class DuckDBRelation:
 
     def type_of(self, place: int, described: Callable[[Any], str]) -> str:
         kind = str(self.relation.types[place])  # a query without rows might still call functions with effects
-        return "VARCHAR" if kind in WIDE or kind.startswith("ENUM") else kind
+        if kind.endswith("]"):
+            return "LIST"
+        outer = kind.partition("(")[0]
+        if kind in WIDE or outer == "ENUM":
+            return "VARCHAR"
+        return outer if outer in NESTED else kind
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         yield ArrowStream(self.relation.project(", ".join(map(self._column, places))))

@@ -136,7 +136,7 @@ def test_a_frame_of_spark_gives_what_plain_python_gives(spark_session: Any) -> N
 # What a column of objects may hold, and its text in a csv; None where it has none.
 ODD: list[tuple[Any, str | None]] = [
     (None, None),
-    (float("nan"), "nan"),
+    (float("nan"), None),
     (True, "true"),
     (7, "7"),
     (10**30, "1000000000000000000000000000000"),
@@ -146,6 +146,7 @@ ODD: list[tuple[Any, str | None]] = [
     (1e300, "1e+300"),
     (decimal.Decimal("4.00"), "4"),
     (decimal.Decimal("NaN"), None),
+    (decimal.Decimal("sNaN"), None),
     (2.5, "2.5"),
     (float("inf"), "inf"),
     (decimal.Decimal("12.50"), "12.50"),
@@ -287,6 +288,48 @@ def test_categories_count_as_their_values(tmp_path: Path) -> None:
     with opened(frame, BOUNDS, "who") as engine:
         found = engine.totals(Aggregation("who", None, (GroupKey("who"),), SUMS[:1], 9, 9), SECRET)
     assert {key: (total.rows, total.sums) for key, total in found.items()} == {("b",): (2, (14,))}
+
+
+@pytest.mark.needs("pandas", "pyarrow")
+def test_columns_of_16_bits_are_read_beside_columns_of_arrow() -> None:
+    import numpy as np
+    import pandas
+    import pyarrow
+
+    texts = pandas.array(["a", "b"], dtype=pandas.ArrowDtype(pyarrow.string()))
+    frame = pandas.DataFrame({"who": texts, "n": np.array([2.0, 3.0], dtype=np.float16)})
+    with opened(frame, BOUNDS, "who") as engine:
+        found = engine.totals(Aggregation("who", None, (GroupKey("who"),), SUMS[:1], 9, 9), SECRET)
+    assert {key: (total.rows, total.sums) for key, total in found.items()} == {("a",): (1, (2,)), ("b",): (1, (3,))}
+
+
+@pytest.mark.needs("pandas")
+def test_columns_without_texts_are_refused_by_their_type() -> None:
+    import numpy as np
+    import pandas
+
+    columns = (
+        pandas.cut([1, 2, 3], [0, 2, 4]),
+        pandas.period_range("2024-01", periods=3, freq="M"),
+        pandas.to_timedelta([1, 2, 3], unit="s"),
+        np.array([1j, 2.0, 3.0]),
+    )
+    for column in columns:
+        with opened(pandas.DataFrame({"who": column}), BOUNDS) as engine, pytest.raises(InputError, match='"who"'):
+            engine.check(Aggregation(None, None, (GroupKey("who"),), (), 9, 9))
+
+
+@pytest.mark.needs("duckdb")
+@pytest.mark.parametrize("kind", ["{0}[]", "STRUCT(a {0})", "MAP(VARCHAR, {0})", "UNION(a {0}, b INTEGER)"])
+def test_no_refusal_of_a_nested_type_names_values(kind: str) -> None:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TYPE names AS ENUM ('Ann', 'Bob')")
+        relation = connection.sql(f"SELECT CAST(NULL AS {kind.format('names')}) AS who")
+        with opened(relation, BOUNDS) as engine, pytest.raises(InputError) as refused:
+            engine.check(Aggregation(None, None, (GroupKey("who"),), (), 9, 9))
+    assert "Ann" not in str(refused.value)
 
 
 def wide() -> Iterator[tuple[str, Any]]:
