@@ -57,6 +57,7 @@ __all__ = [
     "TorchDispatchMode",
     "backward_engine",
     "dispatch_modes",
+    "distributions_validate",
     "enable_python_dispatcher",
     "function_modes",
     "functorch",
@@ -93,6 +94,11 @@ def source_of_symbol(name: str) -> Any:
     from torch._dynamo.source import ConstantSource
 
     return ConstantSource(name)
+
+
+def distributions_validate() -> bool:
+    """Return whether torch's distributions validate their arguments by default. Torch has the attribute since 1.8."""
+    return bool(torch.distributions.Distribution._validate_args)
 
 
 def global_module_hooks() -> dict[str, Any]:

@@ -10,6 +10,7 @@ DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", 
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
+COLLATIONS = ("noaccent", "nfc")  # two different collations of DuckDB, so that every column lacks one of them
 DIGEST_BITS = 48  # number of bits of a digest
 
 

@@ -16,7 +16,7 @@ from dpcli.base.errors import DpcliError, InputError, LedgerError
 from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals, quoted
 from dpcli.release.engines.conversions import Family
-from dpcli.release.engines.dialects import Dialect, DuckDBSql
+from dpcli.release.engines.dialects import COLLATIONS, Dialect, DuckDBSql
 from dpcli.release.engines.source_files import PATTERN, Files, Header, Kind, files_of, header_of, require_closed_quotes
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.spill_folder import SpillFolder, spill_folder
@@ -25,7 +25,6 @@ from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
 LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, in bytes
-COLLATIONS = ("noaccent", "nfc")  # two different collations, so that every column lacks one of them
 INTERRUPTED = "Query interrupted"  # message of DuckDB's RuntimeError after a signal
 CATALOG = "data"  # name of an attached .duckdb file
 FAMILIES: dict[str, Family] = {

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dpcli.base.errors import InputError
-from dpcli.release.engines.duckdb_engine import COLLATIONS
+from dpcli.release.engines.dialects import COLLATIONS
 
 PART_ROWS = 100_000  # rows of a pandas table that are converted at once, since texts of Python take much memory
 LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.pieces import Piece
+from dpcli.train.torch_internals import distributions_validate
 
 # Functions, by module and name, that check whether a tensor is fake, which means that it has no numbers. They must return the same result
 # for fake and for real tensors. Otherwise a model could take another path while the isolation check follows it.
@@ -98,7 +99,7 @@ def no_validation_by_default() -> Iterator[None]:
     A validation branches on all values at once. No method but a loop could then compute the gradients, and one record could stop the run.
     Without it, a value outside of the support gives a loss that is not finite, and such a record adds zero.
     """
-    default = torch.distributions.Distribution._validate_args
+    default = distributions_validate()
     torch.distributions.Distribution.set_default_validate_args(False)
     try:
         yield

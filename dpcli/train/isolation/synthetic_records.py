@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.train.engine.batches import Batch
+from dpcli.train.torch_internals import tree_leaves, tree_map
 
 LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
 SPAN = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated

@@ -179,6 +179,18 @@ class Recurrent(nn.Module):
         return self.head(self.body(x)[0][:, -1])
 
 
+class Packed(nn.Module):
+    """A recurrent layer on packed sequences, whose batch cannot be told from their places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.GRU(11, 4, batch_first=True), nn.Linear(4, LABELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = torch.full((len(x),), x.shape[1])
+        return self.head(self.body(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))[1][-1])
+
+
 class Attention(nn.Module):
     """torch's own attention, whose output layer's forward is never called."""
 
@@ -244,7 +256,8 @@ SMALL = [
     Configuration("scaled", Scaled, vectors),
     Configuration("attention", Attention, sequences),
     Configuration("recurrent", Recurrent, sequences),
-    Configuration("looped", lambda: Recurrent(nn.RNN), sequences, "loop"),
+    Configuration("elman", lambda: Recurrent(nn.RNN), sequences),
+    Configuration("looped", Packed, sequences, "loop"),
     Configuration("prompted", Prompted, words),
 ]
 LARGE = [
