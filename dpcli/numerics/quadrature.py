@@ -79,11 +79,12 @@ def bernoulli(z: Array, log_ratio: Array) -> Array:
 def _last_factor(largest: float) -> int:
     """Return the last k of the series of `bernoulli`. largest: the largest |(z+1) d| and |d|, at most SERIES.
 
-    With u = 2 largest, the term with the factors for j = 3 to k is at most u^{k-2} / (3 ... k). What follows the last term is below an ulp.
+    The factor for k is (z d - (k-2) d) / k, and |z d| is at most 2 `largest`, so it is at most `largest`. The term with the factors for
+    3 to k is then at most largest^{k-2}. What follows the last term is below an ulp.
     """
     k, term = 2, 1.0
     while term > 1e-17:
-        k, term = k + 1, term * 2.0 * largest / (k + 1)
+        k, term = k + 1, term * largest
     return k - 1
 
 

@@ -44,7 +44,7 @@ from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.work import spend
 
 MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
-NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; far below every delta, and far above the smallest double
+NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
 MOST_NODES = 4_000  # with more nodes, a contour is faster
 MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
 DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
