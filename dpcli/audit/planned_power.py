@@ -27,6 +27,7 @@ FAULTS = (
 )
 BY_SCORE, BY_MEMORY = "as far as the score of the one record shows it", "as far as the model remembers the canaries"
 OF_POISSON = "where the file declares Poisson samples: the result states how small an excess"
+OF_SHUFFLED = "where the file declares Poisson samples: by the sizes of the batches, if there are enough of them"
 SEEN = {
     "two-run": dict.fromkeys(FAULTS, BY_SCORE),
     "one-run": dict.fromkeys(FAULTS, BY_MEMORY),
@@ -43,7 +44,7 @@ SEEN = {
             strict=True,
         )
     ),
-    "replay": dict(zip(FAULTS, ("yes", "yes", OF_POISSON, "yes, for the records that are replayed", OF_POISSON), strict=True)),
+    "replay": dict(zip(FAULTS, ("yes", "yes", OF_POISSON, "yes, for the records that are replayed", OF_SHUFFLED), strict=True)),
 }
 TENSOR_SIZES = (1, 10, 1_000, 100_000)  # numbers in a tensor, for which the power of a replay is stated
 # A replay makes at most this number of tests at its level. More tests, or more tensors, would only lower its power a little.
