@@ -81,6 +81,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert dpcli("certify", "--print-checker", SGD).code == 2
 
 
+@pytest.mark.long
 def test_a_few_steps_are_proved_with_a_pad() -> None:
     """Discrete noise and choices."""
     document = json.loads(dpcli("certify", "examples/release.toml", "-f", "json").out)
