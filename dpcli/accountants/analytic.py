@@ -60,5 +60,6 @@ ACCOUNTANT = Accountant(
     title="analytic Gaussian",
     source="Balle & Wang 2018, arXiv:1805.06530, Theorem 8; composition Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2",
     compose=AnalyticProfile,
+    finite=True,
     cells=lambda parts: 2e2 * parts,
 )

@@ -20,6 +20,7 @@ from dpcli.numerics.work import QUESTION, RESERVED, allowance, shared
 Steps = tuple[tuple[Mechanism, int], ...]
 
 T = TypeVar("T")
+Real = TypeVar("Real", float, Array)
 LOG_TINY = -708.0  # smallest log delta that is searched; e^-708 is about the smallest normal floating-point number
 LOG_DELTAS = (*(LOG_TINY / 2.0**k for k in range(14)), -1e-3, -1e-9)  # trial values for the inversion of epsilon(delta), increasing
 
@@ -118,6 +119,69 @@ class WorstCase(PrivacyProfile):
         return tuple(sum(itertools.islice(remaining, size)) for size in self.sizes[worst])
 
 
+@dataclass(frozen=True, slots=True)
+class Failing(PrivacyProfile):
+    """The profile of a composition that reveals everything with a known probability, and is another composition otherwise.
+
+    A stated (epsilon, delta) is randomised response that fails in this way with probability delta (Kairouz, Oh, Viswanath 2015,
+    arXiv:1311.0776). The loss of a composition is infinite if any step fails, and the sum of the other losses if none does. So its delta at
+    an epsilon is exactly f + (1 - f) d, where f is the probability that a step fails and d is the delta of the rest. Accountants that need
+    a finite Renyi divergence thus bound any composition with stated deltas: Bun and Steinke 2016, arXiv:1605.02065, Section 8, do so for
+    zCDP.
+
+    rest: the composition of the steps when none fails. log_kept: log(1 - f), the sum of all steps' logarithms.
+    """
+
+    rest: PrivacyProfile
+    log_kept: float
+
+    @property
+    def failure(self) -> float:
+        """The probability that a step fails, correct to `rounding`, relatively."""
+        return -math.expm1(self.log_kept)
+
+    @property
+    def rounding(self) -> float:
+        """The largest relative error of `failure` and of e^log_kept."""
+        return 4e-15 * (1.0 - self.log_kept)
+
+    def delta_of_rest(self, delta: float, sign: int) -> float:
+        """Return the delta that is left for the rest, rounded down if sign is -1, and up if it is 1; 0 or less if none is left."""
+        left = delta - self.failure * (1.0 - sign * self.rounding)
+        outward = 1.0 + sign * math.copysign(2.0 * self.rounding, left)
+        return min(left * outward / max(math.exp(self.log_kept), 1e-300), 1.0 - 2.0**-53)
+
+    def with_failure(self, delta: Real, sign: int) -> Real:
+        """Return the delta of the whole from that of the rest, a number or an array, rounded down if sign is -1, and up if it is 1."""
+        factor = 1.0 + sign * self.rounding
+        return self.failure * factor + math.exp(self.log_kept) * factor * delta
+
+    def epsilon(self, delta: float) -> Bound:
+        least = self.delta_of_rest(delta, -1)
+        if least <= 0.0:
+            raise NotRepresentable(f"the stated deltas alone add up to {self.failure:.6g}, and delta = {delta:g}")
+        bound = self.rest.epsilon(least)
+        if bound.lower is None:
+            return Bound(bound.upper, detail={**bound.detail, "failure": self.failure})
+        lower = self.rest.epsilon(
+            self.delta_of_rest(delta, 1)
+        ).lower  # that of `bound` may be too large at the delta that is really left
+        return Bound(bound.upper, None if lower is None else min(lower, bound.upper), bound.detail)
+
+    def delta(self, epsilon: float) -> Bound:
+        bound = self.rest.delta(epsilon)
+        lower = None if bound.lower is None else self.with_failure(bound.lower, -1)
+        return Bound(min(self.with_failure(bound.upper, 1), 1.0), lower, bound.detail)
+
+    def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
+        tuned = self.rest.tuned(tolerance, seconds)
+        return self if tuned is self.rest else Failing(tuned, self.log_kept)
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        """Return the shares in the rest. A step that fails with some probability and costs nothing otherwise has no share."""
+        return self.rest.shares(max(self.delta_of_rest(delta, -1), 0.0))
+
+
 def _largest(bounds: Iterable[Bound]) -> Bound:
     """Return bounds on the largest of the bounded values. Every lower bound is also a lower bound on the largest value."""
     candidates = tuple(bounds)
@@ -148,6 +212,8 @@ class Accountant:
     heavy: whether its work grows with the difficulty of the question. If it is refused, other accountants answer.
     fallback: whether a question to it may always cost QUESTION cells, whatever was spent before. So a file of thousands of different steps
         still gets a number, and a file of hard steps gets a tight one.
+    finite: whether it needs losses without atoms at infinity. The probability that a stated delta reveals everything is then set aside
+        before its theorem is applied to the rest, and added afterwards (`Failing`).
     stepwise: whether it asks every step for its epsilon many times. If little work is left, accountants that read one curve come first.
     cells: estimates the cells (numerics/work.py) of one question about that many different mechanisms. Once the headline is settled,
         only accountants that are cheap by this estimate are asked. It was measured once and is fixed, so that machines agree.
@@ -161,15 +227,25 @@ class Accountant:
     adaptive: bool = False
     heavy: bool = False
     fallback: bool = False
+    finite: bool = False
     stepwise: bool = False
     cells: Callable[[int], float] = field(default=lambda parts: 0.0, repr=False)
 
     def profile(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition. If it has disjoint parts, this is the largest profile over the parts."""
         if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):
-            return self.compose(steps)
+            return self.composed(steps)
         cases = compositions(steps)
-        return WorstCase(tuple(self.compose(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
+        return WorstCase(tuple(self.composed(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
+
+    def composed(self, steps: Steps) -> PrivacyProfile:
+        """Return the profile of a composition without disjoint parts."""
+        if self.finite:
+            split = [(mechanism.split_failure(), count) for mechanism, count in steps]
+            log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
+            if log_kept < 0.0:
+                return Failing(self.compose(tuple((rest, count) for (_, rest), count in split)), log_kept)
+        return self.compose(steps)
 
     @contextmanager
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:

@@ -14,8 +14,10 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.directions import directions, least
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.stated import total
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
+from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.certified import UNKNOWN, Ends, epsilon_between, log_delta_between, other_direction
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
@@ -101,7 +103,8 @@ class ExactProfile(PrivacyProfile):
 def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
     """Return bounds on epsilon if delta is far below the probability of the largest loss; None otherwise.
 
-    delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0.
+    delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0. The sum of stated epsilons is the sum of their decimals, so
+    that a cap that they meet exactly is not exceeded.
     """
     largest = log_probability = rounding = 0.0
     for loss, count in losses:
@@ -119,7 +122,10 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
     log_distance = log_delta - log_probability + rounding + math.log(2.0)  # 1 - e^{-x} is at least x / 2
     if not 0.0 < largest < math.inf or rounding > NEAR * largest or log_distance > math.log(min(NEAR * largest, 1.0)):
         return None
-    return Ends(largest - math.exp(log_distance) - rounding, largest + rounding, math.nan)
+    upper = largest + rounding
+    if all(isinstance(loss, TwoPointLoss) for loss, _ in losses):
+        upper = min(upper, total((count, loss.epsilon) for loss, count in losses if isinstance(loss, TwoPointLoss)))
+    return Ends(min(largest - math.exp(log_distance) - rounding, upper), upper, math.nan)
 
 
 @remembered(32)
@@ -201,5 +207,6 @@ ACCOUNTANT = Accountant(
     source="Alghamdi et al. 2022, arXiv:2208.09595; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10; proof: dpcli explain accountants",
     compose=ExactProfile,
     heavy=True,
+    finite=True,
     cells=lambda parts: 1e5 + 5e4 * parts,
 )

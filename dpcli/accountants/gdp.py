@@ -69,5 +69,6 @@ ACCOUNTANT = Accountant(
     source="Dong, Roth, Su 2022, arXiv:1905.02383; Bu, Dong, Long, Su 2020, arXiv:1911.11607 (sampled Gaussians)",
     compose=GdpProfile,
     sound=False,
+    finite=True,
     cells=lambda parts: 2e3 * parts,
 )

@@ -50,5 +50,6 @@ ACCOUNTANT = Accountant(
     title="moments accountant, 2016",
     source="Abadi et al. 2016, arXiv:1607.00133, Theorem 2",
     compose=MomentsProfile,
+    finite=True,
     cells=lambda parts: 2e4 * parts,
 )

@@ -224,9 +224,10 @@ def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effor
 
     surveys = _surveys(losses, log_delta + effort.log_rare)
     infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(view.log_infinite), 1.0 - 1e-16)) for view, n in surveys))
-    if infinite >= math.exp(log_delta):
+    share = math.exp(math.log(infinite) - log_delta) if infinite > 0.0 else 0.0
+    if share >= 1.0:
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
-    log_finite = log_delta + (math.log1p(-math.exp(math.log(infinite) - log_delta)) if infinite > 0.0 else 0.0)
+    log_finite = log_delta + math.log1p(-share)
     tilt, reference = best_tilt(surveys, log_finite)
     return _curve(losses, surveys, tilt, log_finite, width * max(reference, 0.5 / tilt), effort)
 

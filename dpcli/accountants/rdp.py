@@ -65,6 +65,7 @@ ACCOUNTANT = Accountant(
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
     compose=lambda steps: RdpProfile(steps, balle, balle_delta),
     fallback=True,
+    finite=True,
     cells=lambda parts: 3e4 * parts,
 )
 CLASSIC = Accountant(
@@ -72,5 +73,6 @@ CLASSIC = Accountant(
     title="Renyi DP (classic)",
     source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
     compose=lambda steps: RdpProfile(steps, classic, classic_delta),
+    finite=True,
     cells=lambda parts: 5e4 * parts,
 )

@@ -70,5 +70,6 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (best)",
     source="Mironov 2017, arXiv:1702.07476; conversion Asoodeh et al. 2020, arXiv:2001.05990, 2008.06529",
     compose=OptimalRdpProfile,
+    finite=True,
     cells=lambda parts: 6e5 + 3e4 * parts,
 )

@@ -36,5 +36,6 @@ ACCOUNTANT = Accountant(
     source="Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13",
     compose=ZcdpProfile,
     adaptive=True,
+    finite=True,
     cells=lambda parts: 2e2 * parts,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dpcli.accountants.base import Accountant, PrivacyProfile, checked, implied_delta
+from dpcli.accountants.base import Accountant, Failing, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.many import on_contours, on_grids
 from dpcli.analysis.account import attained, sound_profiles
 from dpcli.analysis.account_rows import agree
@@ -207,6 +207,10 @@ def _vectorised(bounds: Callable[[Any, Array, float], tuple[Array, Array]]) -> C
     """
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
+        if isinstance(profile, Failing):
+            rest = curve(profile.rest, epsilons, max(profile.delta_of_rest(delta, -1), 0.0))
+            upper = np.minimum(profile.with_failure(rest.upper, 1), 1.0)
+            return ProfileCurve(epsilons, upper, profile.with_failure(rest.lower, -1))
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
         try:
             lower, upper = bounds(profile, epsilons, log_floor)

@@ -141,8 +141,10 @@ class Inquiry:
         An adaptive pipeline is bounded by one privacy filter, which is chosen before the first run. The filter limits rho if delta > 0,
         and epsilon if delta is 0. To take the smaller result of two filters is not sound, because the outputs of earlier runs decide
         which is smaller. To split delta anew for each file is not sound either: the true delta reaches 1.99 times the stated delta.
+        Stated deltas of steps are refused, because the filter would have to limit their sum too.
         """
         if self.adaptive:
+            accountant = replace(accountant, finite=False)
             pure = self.quantity == "epsilon" and self.at == 0.0
             if accountant.name != ("basic" if pure else "zcdp"):
                 return (

@@ -11,7 +11,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.known import Known, Reply, answers, known
-from dpcli.mechanisms.mechanism import Dominated
+from dpcli.mechanisms.mechanism import Dominated, Mechanism
 
 EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
 LARGE_DELTA = 0.4  # a delta at which every mechanism is cheap
@@ -85,6 +85,9 @@ class Floorless(Dominated):
     def delta_floor(self) -> float:
         return 0.0
 
+    def split_failure(self) -> tuple[float, Mechanism]:
+        return 0.0, self.by.split_failure()[1]
+
     def attained(self) -> bool:
         return self.by.attained()
 
@@ -112,9 +115,9 @@ class Plant:
         """Return the accountant with the bug."""
 
         def compose(steps: Steps) -> PrivacyProfile:
-            return self.profile(accountant.compose(self.steps(steps)))
+            return self.profile(accountant.composed(self.steps(steps)))
 
-        return replace(accountant, compose=compose, sound=accountant.sound or self.claims)
+        return replace(accountant, compose=compose, finite=False, sound=accountant.sound or self.claims)
 
     def affects(self, accountant: Accountant, steps: Steps) -> bool:
         """Return whether the bug can change the accountant's answer about the steps."""
@@ -167,7 +170,7 @@ def detected(plant: Plant, accountant: Accountant) -> bool:
             if any(answer.false for answer in planted_answers):
                 return True
             is_tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            honest_answers = answers(accountant, [question])
+            honest_answers = list(answers(accountant, [question]))
             promises_more = any(map(Reply.promises_more, planted_answers, honest_answers))
             is_harmless = is_harmless and not (is_tight and promises_more)
     return is_harmless

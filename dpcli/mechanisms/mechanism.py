@@ -119,6 +119,13 @@ class Mechanism:
         """
         return (((self, 1),),)
 
+    def split_failure(self) -> tuple[float, Mechanism]:
+        """Return log(1 - d) and M: with probability d the dominating pair reveals everything, and it is the pair of M otherwise.
+
+        By default, d is 0 and M is this mechanism.
+        """
+        return 0.0, self
+
     def attained(self) -> bool:
         """Return whether lower bounds on the dominating pairs are lower bounds on the mechanism. By default, this is not claimed.
 
@@ -185,3 +192,7 @@ class Dominated(Mechanism):
 
     def rdp(self, orders: Array) -> Array:
         return self.by.rdp(orders)
+
+    def split_failure(self) -> tuple[float, Mechanism]:
+        log_kept, rest = self.by.split_failure()
+        return log_kept, rest.unclaimed()

@@ -146,6 +146,13 @@ class Composed(Mechanism):
         """Return the composition with each part unclaimed, because accountants use the parts one by one."""
         return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
 
+    def split_failure(self) -> tuple[float, Mechanism]:
+        split = [(mechanism.split_failure(), count) for mechanism, count in self.parts]
+        if all(log_kept == 0.0 for (log_kept, _), _ in split):
+            return 0.0, self
+        log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
+        return log_kept, Composed(tuple((rest, count) for (_, rest), count in split))
+
     def losses(self) -> tuple[PrivacyLoss, ...]:
         losses_of_parts = [(mechanism.losses(), count) for mechanism, count in self.parts]
         sums = []

@@ -150,8 +150,8 @@ class Approx(Mechanism):
     """A mechanism of which only (epsilon, delta)-DP is known.
 
     It is dominated by a mechanism that reveals everything with probability delta and is randomised response otherwise (Kairouz, Oh,
-    Viswanath 2015, arXiv:1311.0776). The Renyi divergence of this mechanism is infinite, so there is no Renyi or zCDP form. The statement
-    allows this mechanism, so the pair is attained in the sense of `StatedPure`.
+    Viswanath 2015, arXiv:1311.0776). The Renyi divergence of this mechanism is infinite, so there is no Renyi or zCDP form of all of it.
+    The statement allows this mechanism, so the pair is attained in the sense of `StatedPure`.
     """
 
     epsilon: float
@@ -174,6 +174,9 @@ class Approx(Mechanism):
 
     def losses(self) -> tuple[ApproxLoss]:
         return (ApproxLoss(self.epsilon, self.delta),)
+
+    def split_failure(self) -> tuple[float, Mechanism]:
+        return math.log1p(-self.delta), StatedPure(self.epsilon) if self.epsilon > 0.0 else Free()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +216,7 @@ class ApproxSpec(GivenSpec):
     one record or for the unit.
 
     Bounds: exact for a mechanism that the statement allows: it reveals everything with probability delta, and is randomised response
-    otherwise. There is no Renyi or zCDP form. No finite epsilon below the stated delta.
+    otherwise. Accountants of Renyi divergences set the probability of revealing everything aside. No finite epsilon below the stated delta.
 
     Source: the numbers are the author's. Their consequences are from Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
     """
