@@ -85,7 +85,8 @@ def test_the_worked_figures() -> None:
     assert rows["basic"]["epsilon_upper"] == pytest.approx(100.0, abs=1e-9)
     assert 5.80 <= rows["advanced-classical"]["epsilon_upper"] <= 5.81
     assert rows["optimal"]["epsilon_upper"] < rows["advanced"]["epsilon_upper"] < rows["advanced-classical"]["epsilon_upper"]
-    assert "reveal" in rows["rdp"]["reason"]
+    assert rows["optimal"]["epsilon_upper"] == pytest.approx(rows["exact"]["epsilon_upper"], rel=1e-6)
+    assert rows["exact"]["epsilon_upper"] < rows["rdp"]["epsilon_upper"] < rows["advanced"]["epsilon_upper"]
 
 
 @pytest.mark.long
