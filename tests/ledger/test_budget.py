@@ -153,7 +153,7 @@ def test_a_ledger_may_close_while_another_thread_opens_one(tmp_path: Path, monke
 
     def holds_slowly(store: SqliteStore, path: str) -> bool:
         looked.set()
-        other.join(0.5)  # time enough to close; it may as well close when the look is over
+        other.join(0.05)  # time enough to close; it may as well close when the look is over
         return holds(store, path)
 
     monkeypatch.setattr(SqliteStore, "holds", holds_slowly)
