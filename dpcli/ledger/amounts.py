@@ -1,7 +1,10 @@
 """Amounts of privacy loss as decimal numbers. A cost is rounded up when it is written, a cap is rounded down, and sums are exact.
 
-A cost consists of named amounts in the currency of the ledger's filter, for example "rho". If the dataset is cut into blocks, a total has
-one amount for each block. Its key consists of the name of the amount, "@" and the name of the block.
+A cost or a cap maps the names of amounts to numbers, in the currency of the ledger's filter: {"rho": 0.1}, or {"epsilon": 1, "delta": 0}.
+
+If the dataset is cut into blocks, each block has the same caps, and the spending of all blocks is kept in one flat mapping. Its keys
+consist of the name of an amount, "@" and the name of a block: {"rho@2026-01-01": 0.1, "rho@2026-01-02": 0.3}. The last functions of this
+module convert between the two forms.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, Inval
 from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
-DIGITS = 20  # significant digits of an amount in an entry; a double needs 17
-# Limits of an amount that can be read: characters, the power of ten of its first digit, and digits.
-MOST_CHARACTERS, LARGEST_EXPONENT, MOST_DIGITS = 400, 400, 60
+DIGITS = 20  # largest number of significant digits of an amount in an entry; a double needs 17
+# Limits of an amount that can be read. Every number within them is exact in the context EXACT.
+CHARACTERS_LIMIT = 400  # an amount has fewer characters
+LARGEST_EXPONENT = 400  # largest absolute value of the power of ten of the first digit; doubles reach 324
+MOST_DIGITS = 60  # digits, without leading zeros
 # Doubles reach from 1e-324 to 1e308, so that 700 digits hold the exact sum of any amounts. A sum that would be rounded raises Inexact.
 EXACT = Context(prec=700, Emin=-5000, Emax=5000, traps=[Inexact, InvalidOperation, Overflow])
-AT = "@"  # separates the name of an amount from the name of a block in a key
+AT = "@"  # separates the name of an amount, which has no "@", from the name of a block in a key
 ZERO = Decimal(0)
 _UP = Context(prec=DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
@@ -37,15 +42,15 @@ def sum_text(amount: Decimal) -> str:
 
 
 def cap_text(lower: float | Decimal) -> str:
-    """Return a cap in [0, inf) as a decimal of at most 20 significant digits, rounded down from the exact value of a double."""
+    """Return a cap in [0, inf) as a decimal of at most 20 significant digits, rounded down. A double is taken at its exact value."""
     return str(_DOWN.create_decimal(Decimal(lower)).normalize(_DOWN))
 
 
 def decimal_of(x: float) -> Decimal:
     """Return the decimal that a double represents.
 
-    If the shortest spelling of the double has at most 15 digits, the result is that decimal, as somebody may have written it. So ten times
-    0.1 is 1. Otherwise the result is the exact value of the double.
+    If the shortest spelling of the double has at most 15 digits, the result is that decimal, as somebody may have written it. So ten costs
+    of 0.1 add up to 1. Otherwise the result is the exact value of the double.
     """
     short = Decimal(repr(x))
     return short if len(short.as_tuple().digits) <= 15 else Decimal(x)
@@ -64,7 +69,7 @@ def float_below(amount: Decimal) -> float:
 
 
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
-    """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0.
+    """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0 written as a text.
 
     The limits are wider than those of the grammar of entries (dpcli.ledger.grammar), so that every written amount can be read.
     """
@@ -79,7 +84,7 @@ def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
 
 def _readable_amount(text: object) -> Decimal | None:
     """Return the number that a text states; None if it is not a decimal >= 0 within the limits of `read`."""
-    if type(text) is not str or len(text) >= MOST_CHARACTERS:
+    if type(text) is not str or len(text) >= CHARACTERS_LIMIT:
         return None
     try:
         value = Decimal(text)
@@ -96,7 +101,7 @@ def texts(amounts: Amounts) -> dict[str, str]:
 
 
 def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
-    """Return the exact sum (`sign` = 1) or difference (`sign` = -1) of each amount."""
+    """Return the exact sum (`sign` = 1) or difference (`sign` = -1) of each amount. An amount missing on one side counts as 0 there."""
     result = dict(total)
     for name, value in more.items():  # copy_negate is exact, while unary minus rounds to the 28 digits of the default context
         result[name] = EXACT.add(result.get(name, ZERO), value.copy_negate() if sign < 0 else value)
@@ -104,17 +109,20 @@ def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
 
 
 def divide_down(cap: str, parts: int) -> str:
-    """Return a cap divided by a whole number, rounded down."""
+    """Return a cap divided by a whole number > 0, as a decimal of at most 20 significant digits, rounded down."""
     return str(_DOWN.divide(Decimal(cap), Decimal(parts)).normalize(_DOWN))
 
 
 def exceeded(total: Amounts, caps: Amounts) -> str | None:
-    """Return the name of the first amount whose total exceeds its cap; None if there is none. An amount without a cap counts too."""
+    """Return the name of the first amount whose total exceeds its cap or that has no cap; None if there is none."""
     return next((name for name in total if name not in caps or total[name] > caps[name]), None)
 
 
 def largest_share(part: Amounts, caps: Amounts) -> float:
-    """Return the largest quotient of an amount and its cap, rounded to a double. It is inf for an amount > 0 whose cap is 0 or missing."""
+    """Return the largest quotient of an amount and its cap, rounded to a double; 0 if there are no amounts.
+
+    The quotient is inf for an amount > 0 whose cap is 0 or missing, and 0 for an amount of 0.
+    """
     return max((_share(amount, caps.get(name, ZERO)) for name, amount in part.items()), default=0.0)
 
 
@@ -125,30 +133,46 @@ def _share(amount: Decimal, cap: Decimal) -> float:
 
 
 def cost_on_blocks(cost: Amounts, window: Sequence[str]) -> dict[str, Decimal]:
-    """Return the total that charges the full cost to each block of a window. Without blocks, return the cost itself."""
+    """Return what a run adds to the spending: its full cost on each block of the window.
+
+    {"rho": 0.1} on the blocks "a" and "b" is {"rho@a": 0.1, "rho@b": 0.1}. If the window is empty, as without blocks, it is the cost.
+    """
     if not window:
         return dict(cost)
-    return {f"{name}{AT}{block}": value for block in window for name, value in cost.items()}
+    return {_key(name, block): value for block in window for name, value in cost.items()}
 
 
 def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str]) -> dict[str, Decimal]:
-    """Return, for each amount, the largest total on any block of a window. If a cost fits on top of it, the cost fits on every block."""
-    return {name: max((total.get(f"{name}{AT}{block}", ZERO) for block in window), default=ZERO) for name in names}
+    """Return, for each of the amounts `names`, the largest spending on any block of the window; 0 for an empty window.
+
+    {"rho@a": 0.1, "rho@b": 0.3} on the blocks "a" and "b" is {"rho": 0.3}. A cost that fits on top of the result fits on every block. Two
+    amounts of the result may come from different blocks.
+    """
+    return {name: max((total.get(_key(name, block), ZERO) for block in window), default=ZERO) for name in names}
 
 
 def charged_blocks(total: Amounts) -> list[str]:
-    """Return the names of the blocks in a total, sorted."""
-    return sorted({name.partition(AT)[2] for name in total})
+    """Return the names of the blocks in the keys of a total, sorted. Each key must name a block."""
+    return sorted({key.partition(AT)[2] for key in total})
 
 
-def amount_of(name: str) -> str:
-    """Return the name of the amount in a key of a total."""
-    return name.partition(AT)[0]
+def amount_of(key: str) -> str:
+    """Return the name of the amount in a key of a total, with or without a block."""
+    return key.partition(AT)[0]
 
 
 def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
-    """Return the spending of each block by amount, sorted by block. An amount that was never charged to a block is 0."""
-    by_block: dict[str, dict[str, Decimal]] = {}
-    for name, value in total.items():
-        by_block.setdefault(name.partition(AT)[2], dict.fromkeys(caps, ZERO))[amount_of(name)] = value
-    return dict(sorted(by_block.items()))
+    """Return the spending of each block by amount, sorted by block. An amount with a cap that was never charged to a block is 0 there.
+
+    With a cap on rho, {"rho@b": 0.3, "rho@a": 0.1} is {"a": {"rho": 0.1}, "b": {"rho": 0.3}}.
+    """
+    by_block = {block: dict.fromkeys(caps, ZERO) for block in charged_blocks(total)}
+    for key, value in total.items():
+        name, _, block = key.partition(AT)
+        by_block[block][name] = value
+    return by_block
+
+
+def _key(name: str, block: str) -> str:
+    """Return the key of an amount on a block."""
+    return f"{name}{AT}{block}"

@@ -1,6 +1,6 @@
-"""The Python interface to a ledger: a program charges a run, draws its noise, and records that the run has ended.
+"""The Python interface to a ledger (`dpcli.budget`): a program charges a run, draws its noise, and records that the run has ended.
 
-Arguments of a wrong type raise InputError before a ledger is opened.
+Arguments of a wrong type raise InputError before a ledger is opened. The last functions of this module check the types.
 """
 
 from __future__ import annotations
@@ -114,8 +114,10 @@ class ReservedRun(Displayed):
     """A charged run, as a context manager. Call `start` before the first noise is drawn. The end of the `with` block commits the run.
 
     The run stays charged if the block raises an exception, if `start` is never called, and if the process dies. Only a run that was not
-    started can be voided. Several threads and processes may use one run, but only one of them can start it. The `with` statement raises
-    LedgerError if the run has ended.
+    started can be voided. Several threads and processes may use one run, but only one of them can start it.
+
+    The `with` statement raises LedgerError at its beginning if the run has ended. It raises InputError at the end of a block without an
+    exception if the run was neither started nor voided, and no proposal to void it is open.
     """
 
     def __init__(self, budget: DatasetBudget, key: str) -> None:
@@ -193,8 +195,8 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
         dataset: The name of the dataset; None for the only dataset of the ledger.
 
     Raises:
-        LedgerError: The ledger or the dataset does not exist.
-        InputError: The ledger has several datasets and none is named.
+        LedgerError: The ledger does not exist. Whether it has a dataset of the given name is checked by the first request.
+        InputError: No dataset is named, and the ledger does not have exactly one. Or an argument is invalid.
     """
     unresolved = DatasetBudget(path_or_url("budget", url), dataset)
     with unresolved._open() as ledger:

@@ -1,4 +1,7 @@
-"""An overview of the datasets in several ledgers. If a dataset cannot be read, the others are still shown."""
+"""An overview of the datasets in several ledgers, for `dpcli budget overview`: how much of each budget is used, and what needs attention.
+
+If a dataset or a ledger cannot be read, the others are still shown.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
-HIGH_SHARE = 0.8  # used share of a cap above which the overview shows a warning
+HIGH_SHARE = 0.8  # used share of a cap above which a warning is shown: late enough to be rare, and early enough to plan
+# Warnings about the definitions in a store that guard the entries of a dataset.
 CHANGED_DEFINITIONS = "the definitions that guard its entries were changed: run dpcli budget verify"
 OLD_DEFINITIONS = "its definitions are of an earlier version: run dpcli budget upgrade"
 
@@ -25,9 +29,13 @@ class DatasetSummary:
 
     Attributes:
         ledger: Path or URL of the ledger, without passwords.
-        used, reserved: The spent and the reserved share of the cap. If the dataset has blocks, they are the shares of the fullest block.
+        state: The state of the dataset's ledger.
+        used: The spent share of the cap, for the amount with the largest share. It includes the reserved share. It exceeds 1 if the cap was
+            lowered below the spending. If the dataset has blocks, all blocks that were charged are taken together, each amount at its
+            largest.
+        reserved: The share of the cap that belongs to runs that have not ended, with blocks as in `used`.
         block: The fullest block; None if the dataset has no blocks, or no block was charged.
-        warnings: Warnings about the dataset.
+        warnings: What needs attention, as sentences without a full stop.
     """
 
     ledger: str
@@ -39,11 +47,12 @@ class DatasetSummary:
 
     @property
     def dataset(self) -> str:
+        """The name of the dataset."""
         return self.state.dataset
 
     @property
     def moved_to(self) -> str | None:
-        """The ledger to which the dataset has moved; None if it has not moved."""
+        """The ledger to which the dataset has moved; None if it has not moved. For a copy that is not open yet, its own ledger."""
         return None if self.state.departure is None else self.state.departure.to
 
     @property
@@ -55,7 +64,13 @@ class DatasetSummary:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableDataset:
-    """A dataset that cannot be read, with the reason. If the ledger itself cannot be read, `dataset` is None."""
+    """A dataset that cannot be read, with the reason.
+
+    Attributes:
+        ledger: Path or URL of the ledger, without passwords.
+        dataset: The name of the dataset; None if the ledger itself cannot be read.
+        why: The message of the error.
+    """
 
     ledger: str
     dataset: str | None
@@ -63,24 +78,27 @@ class UnreadableDataset:
 
 
 def overview(urls: Sequence[str]) -> tuple[tuple[UnreadableDataset, ...], tuple[DatasetSummary, ...]]:
-    """Return the datasets and ledgers that cannot be read, and all other datasets.
+    """Return what cannot be read, and the summaries of all other datasets.
 
-    The datasets are sorted by the used share of their caps in descending order. Datasets that have moved come last.
+    The summaries are sorted by the used share of the cap, the largest first. Datasets that have moved come last.
+
+    Args:
+        urls: Paths or URLs of ledgers. If one is repeated, it is read once.
 
     Raises:
         InputError: A URL is not the path or URL of a ledger.
     """
     datasets: list[UnreadableDataset | DatasetSummary] = []
     for url in dict.fromkeys(urls):
-        datasets += _of_ledger(url)
-    unread = tuple(dataset for dataset in datasets if isinstance(dataset, UnreadableDataset))
+        datasets += _datasets_of(url)
+    unreadable = tuple(dataset for dataset in datasets if isinstance(dataset, UnreadableDataset))
     summaries = [dataset for dataset in datasets if isinstance(dataset, DatasetSummary)]
     summaries.sort(key=lambda summary: (summary.moved_to is not None, -summary.used, summary.dataset, summary.ledger))
-    return unread, tuple(summaries)
+    return unreadable, tuple(summaries)
 
 
-def _of_ledger(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
-    """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable."""
+def _datasets_of(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
+    """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable. Raises InputError as `overview`."""
     try:
         store = open_store(url)
     except LedgerError as error:
@@ -88,27 +106,41 @@ def _of_ledger(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
         return
     with closing(store):
         try:
-            names, schema, store_warning = store.datasets(), digest(store.schema()), store.outdated
+            names, schema_hash = store.datasets(), digest(store.schema())
+            store_warning = store.outdated
         except LedgerError as error:
             yield UnreadableDataset(store.place, None, str(error))
             return
         for name in names:
             try:
-                yield _summary_of(store, name, schema, store_warning)
+                yield _summary_of(store, name, schema_hash, store_warning)
             except LedgerError as error:
                 yield UnreadableDataset(store.place, name, str(error))
 
 
-def _summary_of(store: Store, name: str, schema: str, store_warning: str) -> DatasetSummary:
+def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str) -> DatasetSummary:
+    """Return the summary of one dataset. Raises LedgerError if the dataset cannot be read.
+
+    Args:
+        schema_hash: Hash of the definitions in the store.
+        store_warning: A warning about the whole store; "" if there is none.
+    """
     state = Ledger(store, name).state()
     full = state.fullest()
     used, reserved = share_of(full, full.spent), share_of(full, full.reserved)
-    warnings = tuple(_warnings(store, state, used, schema, store_warning))
-    return DatasetSummary(store.place, state, used, reserved, fullest_block(state), warnings)
+    warnings = [*_warnings_about_budget(state, used)]
+    waiting = _count_waiting_proposals(store, state)
+    if waiting:
+        warnings.append(f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval")
+    if store_warning:
+        warnings.append(store_warning)
+    if state.schema != schema_hash and not state.not_open:
+        warnings.append(OLD_DEFINITIONS if store.version > state.version else CHANGED_DEFINITIONS)
+    return DatasetSummary(store.place, state, used, reserved, fullest_block(state), tuple(warnings))
 
 
-def _warnings(store: Store, state: LedgerState, used: float, schema: str, store_warning: str) -> Iterator[str]:
-    """Yield the warnings about one dataset, whose used share of the cap is `used`."""
+def _warnings_about_budget(state: LedgerState, used: float) -> Iterator[str]:
+    """Yield the warnings about the move, the spending and the guarantee of a dataset, whose used share of the cap is `used`."""
     if state.departure is not None:
         yield str(state.departure)
     elif used > 1.0:
@@ -117,11 +149,11 @@ def _warnings(store: Store, state: LedgerState, used: float, schema: str, store_
         yield "used up" if used == 1.0 else f"more than {100.0 * HIGH_SHARE:.0f} % is used"
     if state.guaranteed is None:
         yield UNGUARANTEED
-    now = store.now() if state.proposals else ""
-    waiting = sum(proposal.expires > now for proposal in state.proposals.values())
-    if waiting:
-        yield f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval"
-    if store_warning:
-        yield store_warning
-    if state.schema != schema and not state.not_open:
-        yield OLD_DEFINITIONS if store.version > state.version else CHANGED_DEFINITIONS
+
+
+def _count_waiting_proposals(store: Store, state: LedgerState) -> int:
+    """Return the number of proposals that have not expired. The store is asked for the time only if there is a proposal."""
+    if not state.proposals:
+        return 0
+    now = store.now()
+    return sum(proposal.expires > now for proposal in state.proposals.values())

@@ -1,4 +1,4 @@
-"""The messages of denials.
+"""The messages for runs that a ledger denies, and their parts that quotes and plans use too.
 
 A message states by how much a run does not fit, which changes of the run would fit, and why a smaller total of another accountant does not
 change the verdict.
@@ -78,7 +78,11 @@ def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[s
 
 
 def shortfall(state: LedgerState, cost: Cost) -> str:
-    """Return the cost of a run, what is left, and how much is missing, in words, for the first amount that does not fit."""
+    """Return the cost of a run, what is left, and how much is missing, in words, for the first amount that does not fit.
+
+    The cost and the missing part are rounded up, and what is left is rounded down. In declared mode the words state that the run was made
+    as often as declared.
+    """
     wanted, left = amounts.read(cost.amounts), state.left()
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))

@@ -1,13 +1,14 @@
-"""The grammar of ledger entries.
+"""The grammar of ledger entries: which fields each kind of entry has, and which values each field takes.
 
-dpcli checks these rules before it writes an entry, and the checks of a PostgreSQL database are generated from them. The reader of entries
-(dpcli.ledger.state) is more lenient, so that it can read every entry that the rules accept.
+`wrong_entry` checks an entry before it is written. A PostgreSQL database makes the same checks in SQL, from the JSON that `rules` returns.
+The reader of entries (dpcli.ledger.state) is more lenient, so that it can read every entry that the rules accept.
 
 A table maps the names of fields to the types of their values. WORDS describes each type, and `is_a` checks a value. Each type has a
-function in this module and one in SQL (dpcli.is_a). Both functions are tested on the same values.
+function in this module (TYPES) and one in SQL (dpcli.is_a). Both functions are tested on the same values.
 
-The names of tables and types and the texts in WORDS become a part of the SQL definitions, whose hash is written into every ledger. So a
-change of any of them is a new version of the definitions, which every database has to install.
+The names of fields and types, the texts in WORDS and the keys of `rules` are parts of the SQL definitions, whose hash every ledger in a
+database records. To change one of them is to publish a new version of the definitions, which every database has to install. So types
+keep names that are no longer the best: the comments in WORDS tell similar ones apart.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dpcli.ledger.amounts import DIGITS
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import STAMP
@@ -30,13 +32,16 @@ from dpcli.ledger.plugin import MOST_IN_WINDOW
 if TYPE_CHECKING:
     from dpcli.ledger.filters.filter import Filter
 
+# Limits of size keep a hostile entry small. They are far above what dpcli writes.
 LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # largest numbers of characters of a text or reason, and of a name or key
 LONGEST_ENTRY = 4_000_000  # largest number of characters of an entry in its canonical form
-AMOUNT_DIGITS = 20  # largest number of significant digits of an amount
+LONGEST_AMOUNT = 40  # largest number of characters of an amount; dpcli writes at most 27
+LONGEST_DELTA = 30  # largest number of characters of a delta; the shortest spelling of a double has at most 23
 SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # a little more than the range of doubles; 0 is allowed too
 MOST_COUNT = 10**18  # fits in a 64-bit integer of a database
 HOLDERS = ("person", "team")  # a quota limits one of these
 MODES = ("adaptive", "declared")
+# Regular expressions that Python and PostgreSQL read alike. "portion" and "amount" are decimals, as texts.
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
     "stamp": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
@@ -52,7 +57,8 @@ INVISIBLE = (
 )  # fmt: skip
 SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000))
 
-# The tables. A field whose type ends in "?" is optional. COMMON has the fields of every entry, and ENTRIES the further fields of each kind.
+# The tables. A field whose type ends in "?" is optional. WORDS describes the types. COMMON has the fields of every entry, and ENTRIES the
+# further fields of each kind.
 COMMON = {
     "ledger": "count",
     "dataset": "name",
@@ -123,20 +129,24 @@ TERMS = {
 BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
 CERTIFIED = {"epsilon": "bound", "accountant": "name"}
-# The descriptions of the types in messages, after "expected".
+# The descriptions of the types in messages, after "expected". The order of the types is a part of the SQL definitions.
 WORDS = {
+    # Texts: "text" may be empty, "said" needs a visible character, and "name" is a short "said".
     "text": f"at most {LONGEST_TEXT} visible characters",
     "said": "a reason in visible characters",
     "name": f"at most {LONGEST_NAME} visible characters",
     "hash": "64 hexadecimal digits",
     "stamp": "a time as 2030-12-31T23:59:59Z",
-    "delta": "the shortest spelling of a number in [0, 1)",
-    "amounts": f"decimal numbers >= 0 of at most {AMOUNT_DIGITS} digits, by name",
+    # Numbers written as texts, so that no reader rounds them. A third one, "portion", is below.
+    "delta": "the shortest spelling of a number in [0, 1)",  # the delta of a charge
+    "amounts": f"decimal numbers >= 0 of at most {DIGITS} digits, by name",  # costs and caps
+    # JSON integers: "count" reaches MOST_COUNT.
     "count": "a whole number > 0",
     "runs": f"a whole number from 1 to {MOST_RUNS}",
-    "positive": "a number > 0",
-    "bound": "a number >= 0",
-    "share": "a number in [0, 1)",
+    # JSON numbers, integers or doubles.
+    "positive": "a number > 0",  # an epsilon that caps a ledger
+    "bound": "a number >= 0",  # the epsilon of declared runs
+    "share": "a number in [0, 1)",  # the delta of a ledger, despite its name
     "adjacency": "a known adjacency",
     "mode": "a known mode",
     "filter": "a known filter",
@@ -151,31 +161,31 @@ WORDS = {
     "yes": "true, or nothing at all",
     "holder": "person or team",
     "people": f"1 to {MOST_IN_WINDOW} names, each once and in order",
-    "portion": "a decimal from 0 to 1 with at most 6 digits after the point",
+    "portion": "a decimal from 0 to 1 with at most 6 digits after the point",  # a quota, and the share of it at which to warn
     "asks": "what may be proposed",
 }
 
 
 def rules() -> dict[str, Any]:
-    """Return all rules as JSON values, in the form that the SQL definitions read. The keys are fixed by these definitions."""
+    """Return all rules as JSON values. The SQL definitions look the rules up by these keys, so that no key can be renamed."""
     return {
         "patterns": PATTERNS,
         "words": WORDS,
-        "longest": LONGEST_TEXT,
-        "name": LONGEST_NAME,
-        "unseen": [list(pair) for pair in INVISIBLE],
+        "longest": LONGEST_TEXT,  # characters of a text
+        "name": LONGEST_NAME,  # characters of a name
+        "unseen": [list(pair) for pair in INVISIBLE],  # not the field "unseen" of an amendment
         "spaces": [list(pair) for pair in SPACES],
         "common": COMMON,
         "entries": ENTRIES,
         "asks": ASKS,
-        "open": MOST_DAYS,
+        "open": MOST_DAYS,  # days for which a proposal may be open; not the entry "open"
         "holders": list(HOLDERS),
         "terms": TERMS,
         "declared": DECLARED,
         "certified": CERTIFIED,
         "blocks": BLOCKS,
-        "kinds": dict(known_kinds()),
-        "window": MOST_IN_WINDOW,
+        "kinds": dict(known_kinds()),  # kinds of blocks, each with the term that it needs
+        "window": MOST_IN_WINDOW,  # blocks of a window
         "adjacencies": _adjacencies(),
         "modes": list(MODES),
         "filters": {name: _filter_rules(rule) for name, rule in _filters().items()},
@@ -183,21 +193,27 @@ def rules() -> dict[str, Any]:
 
 
 def _filter_rules(rule: type[Filter]) -> dict[str, Any]:
+    """Return the rules of a filter: its amounts, the ranges of its parameters, and whether a unit may lie in several blocks."""
     return {"currency": list(rule.currency), "ranges": rule.ranges, "groups": rule.group_power is not None}
 
 
 def wrong_entry(content: Mapping[str, Any]) -> str | None:
-    """Return the first fault in the content of an entry, as a text "expected ..."; None if the entry may be written."""
+    """Return the first fault in the content of an entry, as a text "expected ..."; None if the content keeps the grammar.
+
+    The length of the whole entry (LONGEST_ENTRY) is checked by the caller. Whether a charge fits depends on the state of the ledger.
+    """
     kind = content.get("kind")
     if type(kind) is not str or kind not in ENTRIES:
         return "expected a known kind of entry"
     wrong = _wrong_table({**COMMON, **ENTRIES[kind]}, content)
-    if wrong is None and kind == "open":
-        wrong = _wrong_opening(content["terms"], content["caps"])
-    asks = content if kind == "quota" else content.get("asks", {})
-    if wrong is None and asks.get("of") == "person" and asks["members"] != [asks["name"]]:
-        wrong = "expected one member of a person's quota"
-    return wrong
+    if wrong is not None:
+        return wrong
+    if kind == "open":
+        return _wrong_opening(content["terms"], content["caps"])
+    quota = content if kind == "quota" else content.get("asks", {})  # a proposal may ask for a quota
+    if quota.get("of") == "person" and quota["members"] != [quota["name"]]:
+        return "expected one member of a person's quota"
+    return None
 
 
 def visible_text(text: str) -> str:
@@ -205,29 +221,33 @@ def visible_text(text: str) -> str:
     return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", text)[:LONGEST_TEXT]
 
 
-def is_a(kind: str, value: Any) -> bool:
-    """Check whether a value is of a type such as "name". WORDS describes the types."""
-    return TYPES[kind](value)
+def is_a(type_name: str, value: Any) -> bool:
+    """Check whether a value is of a type such as "name". WORDS describes the types; another type raises KeyError."""
+    return TYPES[type_name](value)
 
 
-def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
+def _wrong_table(fields: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
     """Return the first fault of a table, as a text "expected ..."; None if there is none.
 
     A fault is an unknown field, a missing field, or a value of another type.
+
+    Args:
+        fields: The type of each field, with "?" at its end if the field is optional.
+        table: The values to check.
     """
-    unknown = sorted(set(table) - set(names))
+    unknown = sorted(set(table) - set(fields))
     if unknown:
         return f"expected no {unknown[0]}"
-    for name, kind in sorted(names.items()):
-        type_, is_optional = kind.rstrip("?"), kind.endswith("?")
-        is_right = is_a(type_, table[name]) if name in table else is_optional
+    for name, spelling in sorted(fields.items()):
+        type_name, is_optional = spelling.rstrip("?"), spelling.endswith("?")
+        is_right = is_a(type_name, table[name]) if name in table else is_optional
         if not is_right:
-            return f"expected {name}: {WORDS[type_]}"
+            return f"expected {name}: {WORDS[type_name]}"
     return None
 
 
-def _is_table(names: Mapping[str, str], value: Any) -> bool:
-    return type(value) is dict and _wrong_table(names, value) is None
+def _is_table(fields: Mapping[str, str], value: Any) -> bool:
+    return type(value) is dict and _wrong_table(fields, value) is None
 
 
 def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
@@ -243,7 +263,8 @@ def _wrong_declared(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | 
     """Return the first contradiction in the opening of a ledger in declared mode; None if there is none."""
     if "blocks" in terms or "ceiling" in terms:
         return "expected adaptive mode with blocks or a ceiling"
-    if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
+    has_runs = {"declared", "certified"} <= set(terms)
+    if not has_runs or terms["certified"]["epsilon"] > terms["epsilon"]:
         return "expected declared runs within the cap"
     return None if caps == declared_caps(terms["declared"]) else "expected the caps of the declared runs"
 
@@ -299,7 +320,8 @@ def _is_stamp(value: Any) -> bool:
 
 def _is_delta(value: Any) -> bool:
     """Check whether a text is the shortest spelling of a double in [0, 1)."""
-    if type(value) is not str or not re.fullmatch("[0-9][0-9.e-]{0,29}", value):
+    # float() alone would accept spaces, signs and underscores.
+    if type(value) is not str or len(value) > LONGEST_DELTA or not re.fullmatch("[0-9][0-9.e-]*", value):
         return False
     try:
         return repr(float(value)) == value and 0.0 <= float(value) < 1.0
@@ -308,11 +330,11 @@ def _is_delta(value: Any) -> bool:
 
 
 def _is_amount(value: Any) -> bool:
-    if not _matches("amount", value) or len(value) > 40:
+    if not _matches("amount", value) or len(value) > LONGEST_AMOUNT:
         return False
     number = Decimal(value)
     digits = value.partition("E")[0].replace(".", "").lstrip("0")
-    return len(digits) <= AMOUNT_DIGITS and (number == 0 or SMALLEST_AMOUNT <= number <= LARGEST_AMOUNT)
+    return len(digits) <= DIGITS and (number == 0 or SMALLEST_AMOUNT <= number <= LARGEST_AMOUNT)
 
 
 def _is_number(value: Any) -> bool:
@@ -335,7 +357,8 @@ def _is_pipeline(value: Any) -> bool:
     return type(mechanisms) is list and bool(mechanisms) and all(type(entry) is dict for entry in mechanisms)
 
 
-def _is_window(value: Any) -> bool:
+def _is_list_of_names(value: Any) -> bool:
+    """Check for a sorted list of 1 to MOST_IN_WINDOW different names: the blocks of a window, or the members of a quota."""
     if type(value) is not list or not 1 <= len(value) <= MOST_IN_WINDOW or not all(is_a("name", name) for name in value):
         return False
     return value == sorted(set(value))
@@ -346,6 +369,7 @@ def _is_declared(value: Any) -> bool:
 
 
 def _is_asks(value: Any) -> bool:
+    """Check for the content of an entry that can be proposed."""
     kind = value.get("kind") if type(value) is dict else None
     return type(kind) is str and kind in ASKS and _is_table(ASKS[kind], value)
 
@@ -359,15 +383,18 @@ def _is_one_of(words: Collection[str], value: Any) -> bool:
 
 
 def _matches(pattern: str, value: Any) -> bool:
+    """Check for a text of one of PATTERNS, as a whole. Their ^ and $ are for SQL; in Python $ would accept a line break at the end."""
     return type(value) is str and re.fullmatch(PATTERNS[pattern][1:-1], value) is not None
 
 
 def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
+    """Return ranges of code points as they are written between [ and ] in a regular expression."""
     return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
 
 
 _INVISIBLE = re.compile(f"[{_character_class(INVISIBLE)}]")
 _VISIBLE = re.compile(f"[^{_character_class((*INVISIBLE, *SPACES))}]")
+# The function that checks each type of WORDS.
 TYPES: dict[str, Callable[[Any], bool]] = {
     "text": _is_text,
     "said": _is_reason,
@@ -390,10 +417,10 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "certified": partial(_is_table, CERTIFIED),
     "by": lambda value: _is_one_of(known_kinds().keys(), value),
     "blocks": partial(_is_table, BLOCKS),
-    "window": _is_window,
+    "window": _is_list_of_names,
     "yes": lambda value: value is True,
     "holder": partial(_is_one_of, HOLDERS),
-    "people": _is_window,
+    "people": _is_list_of_names,
     "portion": partial(_matches, "portion"),
     "asks": _is_asks,
     "terms": partial(_is_table, TERMS),

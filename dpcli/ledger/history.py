@@ -81,7 +81,7 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
 
 def _after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState:
     """Return a copy of the state in which the requests are charged, even if they exceed a cap or a quota."""
-    after, people = copy(state), dict(state.people or {})
+    after, people = copy(state), dict(state.people or {})  # unknown charges count as none; a ledger with quotas knows them
     for request in requests:
         total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
         after.spent = amounts.add(after.spent, total)
@@ -107,7 +107,10 @@ def _advice(after: LedgerState) -> str:
 
 
 def _smallest_cap(after: LedgerState) -> float | None:
-    """Return the smallest cap on epsilon within which the spending fits, rounded up to four digits; None if it is above `LARGEST_CAP`."""
+    """Return a cap on epsilon within which the spending fits, almost the smallest, rounded up to four digits.
+
+    It is above the present cap. The result is None if no cap up to `LARGEST_CAP` was found.
+    """
 
     def holds(epsilon: float) -> bool:
         trial = copy(after)

@@ -28,7 +28,7 @@ from dpcli.file.toml.limits import escaped_path, read_head
 from dpcli.file.toml.shown import escaped
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.ledger.chain import is_stamp
-from dpcli.ledger.grammar import WORDS, is_a, visible_text
+from dpcli.ledger.grammar import LONGEST_NAME, WORDS, is_a, visible_text
 from dpcli.ledger.requests import checked_key
 
 if TYPE_CHECKING:
@@ -53,8 +53,12 @@ class PastRun:
 
     Attributes:
         place: The file and line of the run, for messages.
+        key: Name of the run.
         made, maker: When and by whom the run was made. `maker` is "" if the line does not state it.
+        note: A remark; "" if there is none.
+        pipeline: The pipeline in the file that the line names, or one mechanism with the guarantee that the line states.
         delta: The delta at which the run is described; None if the line does not state it.
+        window: The blocks that the run read, as names or ranges; empty if the line states none.
     """
 
     place: str
@@ -169,6 +173,7 @@ def _header(cells: list[str], place: str) -> list[str]:
 
 
 def _refuse_unknown(names: Sequence[str], place: str) -> None:
+    """Check that all names are in `COLUMNS`. Raises InputError if one is not."""
     for name in names:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS)
@@ -226,7 +231,8 @@ def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> Pa
     try:
         checked_key(key)
     except InputError:
-        raise WrongCell("key", f"expected a name of at most 200 printable characters for this run, found {key[:60]!r}") from None
+        expected = f"expected a name of at most {LONGEST_NAME} printable characters for this run"
+        raise WrongCell("key", f"{expected}, found {key[:60]!r}") from None
     if maker and not is_a("name", maker):
         raise WrongCell("who", f"expected {WORDS['name']}, found {maker[:60]!a}")
     window = tuple(part.strip() for part in cells.get("window", "").split(";") if part.strip())
@@ -259,7 +265,11 @@ def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
 
 
 def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeline:
-    """Return a pipeline that states only a guarantee for one unit, for a run whose mechanisms are unknown."""
+    """Return a pipeline that states only a guarantee for one unit, for a run whose mechanisms are unknown.
+
+    Raises:
+        WrongCell: The line does not state exactly one of epsilon and rho, or not its unit or adjacency. Or a value is invalid.
+    """
     from dpcli.file.pipeline.canonical import pipeline_from
 
     epsilon, rho = _number(cells, "epsilon"), _number(cells, "rho")

@@ -99,8 +99,10 @@ class Ledger:
     block closes the connection.
 
     Attributes:
+        store: The store that contains the chain of the dataset.
+        dataset: The name of the dataset. Whether the store has it is checked by the first method that reads the state.
         who: The person who signs the entries: the login of a database, or the name of this process's account.
-        now: A function that returns the current time in UTC.
+        now: A function that returns the current time in UTC, in the form of entries (dpcli.ledger.chain.STAMP).
     """
 
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
@@ -145,13 +147,16 @@ class Ledger:
             self._state = fold_entries(self.store, self.dataset, self._state.head.seq)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Return every entry, checked against the chain."""
+        """Return every entry, in order. Raises LedgerError if the chain is broken."""
         return tuple(entry for entry, _ in self.replay())
 
     def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
-        """Yield every entry, checked against the chain, with the state after it. Memory does not grow with the number of entries.
+        """Yield every entry with the state after it. Memory does not grow with the number of entries.
 
-        The yielded state is the same object each time, and changes with the next entry.
+        The yielded state is the same object each time, and changes with the next entry. Its ended runs have no costs and no pipelines.
+
+        Raises:
+            LedgerError: The chain is broken, or an entry contradicts the state before it.
         """
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
@@ -193,9 +198,10 @@ class Ledger:
             delta: The delta of the description. If None, it is the file's privacy.delta, or 0 if the file has none.
 
         Raises:
-            InputError: The run states another dataset, unit or adjacency, or the delta is not in [0, 1).
+            InputError: The run states another dataset, unit, adjacency or dataset_size, or is not one of the declared runs of a ledger in
+                declared mode. Or the delta is not in [0, 1).
             CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
-            LedgerError: The dataset has moved.
+            LedgerError: The dataset has moved, or its ledger cannot be read.
         """
         terms = self._state.terms or self.state().open_terms()  # cached terms are current, as no entry changes them
         self._state.refuse_moved()
@@ -234,6 +240,8 @@ class Ledger:
 
         Raises:
             Denied: The run does not fit in the budget. Nothing was written.
+            LedgerError: The key belongs to another run, or as `cost`.
+            InputError, CannotCertify, NotRepresentable: As `cost` and `stated_window`.
         """
         return self._charge(self._request("spend", pipeline, key, delta, why, None, window, certificate), pipeline)
 
@@ -241,7 +249,13 @@ class Ledger:
         """Charge the parts of one run, each under its own key, as `spend` does. Either all parts are charged or none.
 
         Args:
+            parts: The pipeline and the key of each part.
             together: The whole run, which the message of `Denied` describes.
+            why: Reason, which each entry records.
+
+        Raises:
+            Denied: The parts do not fit together. The message states their total cost.
+            LedgerError, InputError, CannotCertify, NotRepresentable: As `spend`.
         """
         requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
         try:
@@ -264,10 +278,11 @@ class Ledger:
 
         A resumed run draws fresh noise. So the steps that it repeats are a new run, which needs a key of its own.
 
+        The other arguments and the errors are those of `spend`. LedgerError is also raised if the run was started before.
+
         Args:
-            expires: The time until which the reservation can be voided ("2030-12-31T00:00:00Z", "7d", "36h"). If None, the reservation can
-                be voided until the run is started.
-            certificate: As in `spend`.
+            expires: The time until which the reservation can be voided, as an entry states it ("2030-12-31T00:00:00Z"). If None, the
+                reservation can be voided until the run is started.
         """
         return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window, certificate), pipeline)
 
@@ -276,6 +291,10 @@ class Ledger:
 
         Args:
             why: Reason. Required if another person reserved the run.
+
+        Raises:
+            LedgerError: There is no such run, or it was started, has ended or was voided. Draw no noise then.
+            InputError: A required reason is missing.
         """
         return self._append(Move("start", key, self.who, visible_text(why)), key)
 
@@ -284,6 +303,10 @@ class Ledger:
 
         Args:
             why: Reason. Required if another person reserved the run, or if it was never started.
+
+        Raises:
+            LedgerError: There is no such run, or it was voided.
+            InputError: A required reason is missing.
         """
         return self._append(Move("commit", key, self.who, visible_text(why)), key)
 
@@ -298,16 +321,24 @@ class Ledger:
             of: Name of the answers.
             count: Number of further answers.
             total: Largest number of answers that the charge pays for.
+
+        Raises:
+            Denied: More than `total` answers would be granted. Nothing was written.
+            LedgerError: The run was not started, was voided, or was charged to another person.
         """
         entry = self._append(CountAnswers(key, of, count, total, self.who), key).entry
         assert entry is not None
         return int(entry.content["count"])
 
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
-        """Cancel a reservation before any noise was drawn, with a reason. Raises LedgerError if it was started or has expired.
+        """Cancel a reservation before any noise was drawn. In a two-person ledger this is a proposal.
 
         Args:
             expires: As in `amend`.
+
+        Raises:
+            LedgerError: There is no such run, or it was started, has ended or has expired.
+            InputError: The reason is missing, or as in `amend` for `expires`.
         """
         return self._append(Proposable(Move("void", key, self.who, visible_text(why)), expires), key)
 
@@ -328,15 +359,24 @@ class Ledger:
             acknowledged: The caller accepts the consequence of a new cap. Raising the cap without `unseen` ends the guarantee. Lowering the
                 cap stops further runs, but does not strengthen the guarantee for earlier runs.
             expires: The time until which another person may approve the proposal ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
+                It must be at most 31 days away, and None in a ledger without the two-person rule.
+
+        Raises:
+            InputError: The cap is not a number > 0, a statement or a reason is missing, or the ledger is in declared mode. The approver is
+                the person who asks, or is named in a two-person ledger. Or `expires` is invalid.
         """
         request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
         return self._append(Proposable(request, expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
-        """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or if the approver made it.
+        """Approve the proposal of entry `seq`, which makes it effective.
 
         Args:
             unseen, acknowledged: As in `amend`, if the proposal raises the cap.
+
+        Raises:
+            LedgerError: The proposal is not open or has expired, the approver made it, or its content is not valid in the current state.
+            InputError: The reason is missing, or one of `unseen` and `acknowledged` is needed.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
@@ -344,7 +384,12 @@ class Ledger:
         return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
-        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it."""
+        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it.
+
+        Raises:
+            LedgerError: The proposal is not open.
+            InputError: The reason is missing, or the ledger is not a two-person ledger.
+        """
         return self._append(Refuse(seq, visible_text(why)), "")
 
     def quota(
@@ -363,7 +408,7 @@ class Ledger:
             of: "person" or "team".
             name: Name of the person or team.
             share: The share as a decimal in [0, 1]; 1 removes the limit.
-            members: Names of the team's members.
+            members: Names of the team's members, in any order. For a person they are ignored.
             alert_at: The share of the limit from which on a warning is shown.
             expires: As in `amend`.
         """
@@ -372,7 +417,7 @@ class Ledger:
         return self._append(Proposable(SetQuota(of, name, people, share, alert_at, visible_text(why)), expires), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
-        """Close blocks permanently, with a reason. Raises InputError if the dataset has no blocks."""
+        """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""
         return self._append(Retire(self.window(window), visible_text(why)), "")
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
@@ -441,7 +486,11 @@ class Ledger:
         return blocks
 
     def upgrade(self) -> Receipt:
-        """Record that this version of dpcli has renewed the definitions that guard the entries."""
+        """Record that this version of dpcli has renewed the definitions that guard the entries.
+
+        Raises:
+            LedgerError: The definitions differ from those that the chain states, and their version is not a later one.
+        """
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", even_moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
@@ -457,7 +506,12 @@ class Ledger:
         return self._append(Arrived(copy), "", even_moved=True)
 
     def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
-        """Return the first own entry of a copy, and apply it to `state`. The caller appends it."""
+        """Return the first entry that only a copy has, sealed, and apply it to `state`. The caller appends it to the copy.
+
+        Args:
+            state: The state after the copied entries.
+            request: A `dpcli.ledger.requests.Prepare`.
+        """
         now = self.now()
         content = request.entry(state, now)
         assert content is not None
@@ -509,8 +563,13 @@ class Ledger:
         """Append the entries of requests, in order and in one transaction. If a request raises an error, nothing is written.
 
         Args:
-            requests: Each request with the key of its run, which the receipt contains; "" if it has none.
+            requests: Each request with the key of its run, which the receipt contains; "" if the request is not about a run.
             even_moved: Whether entries may be appended even if the dataset has moved.
+
+        Raises:
+            Denied, InputError: As the requests.
+            LedgerError: As the requests, or the ledger cannot be read or written, or the dataset has moved.
+            KeyboardInterrupt: The user interrupted. Its message says whether entries may have been written.
         """
         state = self.state()  # most reading happens before the lock is taken
         entries: list[LedgerEntry | None] = []

@@ -12,8 +12,8 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
-LARGE_EPSILON = 10.0  # caps above it are reported
-HOUR = 3600.0  # seconds
+LARGE_EPSILON = 10.0  # caps above it are reported, as the guarantee then hardly limits an attack
+HOUR = 3600.0  # seconds; equal runs within an hour are rather a retry than a regular job
 
 
 class LedgerFinding(NamedTuple):
@@ -38,6 +38,7 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
 
 
 def _delta_for_size(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+    """Find a delta that is too large for the number of records, or that cannot be compared with it."""
     from dpcli.lint.delta import CODE, size_problem
 
     terms = state.open_terms()
@@ -102,6 +103,7 @@ def _cap_below_spending(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFi
 
 
 def _missing_fingerprint(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+    """Find a dataset without a fingerprint in a store with several datasets."""
     if state.open_terms().fingerprint is None and len(ledger.store.datasets()) > 1:
         words = "one of several datasets, opened without a fingerprint: the same data under another name would not be noticed"
         yield LedgerFinding("DP406", words, 1)

@@ -29,8 +29,8 @@ from dpcli.ledger.terms import LedgerTerms
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-PIECE = 1 << 20  # number of bytes of a file that are read at once
-LONGEST_PORTION = 20  # largest number of characters of a share
+PIECE = 1 << 20  # number of bytes of a file that are read at once, which limits the memory
+LONGEST_PORTION = 20  # largest number of characters of a share, whose shortest spelling has at most 8
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
@@ -44,6 +44,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
     Raises:
         InputError: A flag is missing or invalid.
         Denied: The declared runs exceed the cap.
+        CannotCertify: No finite epsilon of the declared runs can be certified.
         LedgerError: The ledger cannot be written, or the dataset already has a ledger there.
     """
     given = {**given, "dataset": dataset}
@@ -82,7 +83,7 @@ def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fingerprint(given: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of the files, or the stated fingerprint; None if neither is given."""
+    """Return the fingerprint of the files, or the stated fingerprint; None if neither is given. Raises InputError if both are given."""
     files = given.get("data") or ()
     if not files:
         stated: str | None = given["fingerprint"]
@@ -93,7 +94,11 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the terms of the blocks into which the dataset is cut; None if it is not cut."""
+    """Return the terms of the blocks into which the dataset is cut; None if it is not cut.
+
+    Raises:
+        InputError: A flag about blocks is given without --blocks.
+    """
     if given.get("blocks") is None:
         unused = next((name for name in ("column", "max_blocks", "names", "count") if given.get(name)), None)
         if unused is not None:
@@ -141,7 +146,7 @@ def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
 
 
 def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
-    """Return the pipeline and the number of runs that a text PATH or PATH:COUNT states."""
+    """Return the pipeline and the number of runs that a text PATH or PATH:COUNT states. If it has no count, the number is 1."""
     from dpcli.file.pipeline.read import load
 
     path, separator, count = text.rpartition(":")
@@ -185,7 +190,8 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
         runs: Each pipeline with the number of its runs.
 
     Raises:
-        InputError: A run states another unit or adjacency, is adaptive, or is declared twice.
+        InputError: There is no run, or a number of runs is not in [1, `MOST_RUNS`]. A run states another unit, adjacency or dataset_size,
+            is adaptive, or is declared twice.
         Denied: The epsilon of the whole set exceeds the cap.
         CannotCertify: No finite epsilon of the set can be certified.
     """
@@ -289,13 +295,20 @@ def _require_name(flag: str, name: str) -> None:
 
 def _portion(flag: str, text: str) -> str:
     """Return the spelling that entries use for a decimal in [0, 1]; both 0.250 and .25 become 0.25. Raises InputError otherwise."""
-    try:
-        number = Decimal(text) if len(text) <= LONGEST_PORTION else Decimal("nan")
-    except InvalidOperation:
-        number = Decimal("nan")
-    # No decimal with a large exponent is valid, and its plain spelling could fill the memory.
-    is_short = number.is_finite() and -LONGEST_PORTION <= number.as_tuple().exponent <= 1  # type: ignore[operator]
-    spelling = format(number.normalize(), "f") if is_short else ""
+    spelling = _plain_spelling(text)
     if not is_a("portion", spelling):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
     return spelling
+
+
+def _plain_spelling(text: str) -> str:
+    """Return the shortest spelling of a decimal without an exponent; "" if the text is too long, or no decimal near [0, 1]."""
+    if len(text) > LONGEST_PORTION:
+        return ""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return ""
+    # The plain spelling of a decimal with a large exponent, as 1E+999999, could fill the memory.
+    is_short = number.is_finite() and -LONGEST_PORTION <= number.as_tuple().exponent <= 1  # type: ignore[operator]
+    return format(number.normalize(), "f") if is_short else ""

@@ -26,20 +26,19 @@ from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
+from dpcli.ledger.grammar import LONGEST_NAME
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
-LONGEST_KEY = 200  # largest number of characters of a key; the grammar of entries has this limit too
+# The end of messages about a run that must not be made again under its key.
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
-
-
 CERTIFICATE = re.compile(r"(?:^|; )certificate sha256:([0-9a-f]{64})\Z", re.ASCII)  # the end of an entry's `detail`
 
 
 def certificate_of(content: Mapping[str, Any]) -> str | None:
     """Return the SHA-256 of the certificate that the entry of a charge names, in hexadecimal digits; None if it names none.
 
-    It stands in `detail`, the free text of an entry, after the words about the cost. A field of its own would be a new version of the
-    definitions, which every database has to install, and a reader of an earlier version would refuse it.
+    The SHA-256 is a part of `detail`, the free text of an entry, after the words about the cost. A field of its own would be a new version
+    of the definitions, which every database has to install, and a reader of an earlier version would refuse it.
     """
     match = CERTIFICATE.search(str(content.get("detail", "")))
     return None if match is None else match[1]
@@ -49,7 +48,11 @@ class LedgerRequest(Protocol):
     """A request to a ledger."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        """Return the content of the entry to append; None if the request was granted before.
+        """Return the content of the entry to append; None if the request was granted before, or has nothing to change.
+
+        Args:
+            state: The state of the ledger before the entry. It is not changed.
+            now: The current time in the form of entries.
 
         Raises:
             Denied: The request exceeds the budget.
@@ -60,9 +63,12 @@ class LedgerRequest(Protocol):
 
 
 def checked_key(key: str) -> str:
-    """Return the key. Raises InputError if it is empty, too long, or contains control characters, which could steer a terminal."""
-    if not key.strip() or len(key) > LONGEST_KEY or not key.isprintable():
-        raise InputError(f"--key: expected a name of at most {LONGEST_KEY} printable characters for this run, found {key[:60]!r}")
+    """Return the key of a run. Raises InputError if it is blank or too long, or if a character is not printable.
+
+    Characters that are not printable could steer a terminal.
+    """
+    if not key.strip() or len(key) > LONGEST_NAME or not key.isprintable():
+        raise InputError(f"--key: expected a name of at most {LONGEST_NAME} printable characters for this run, found {key[:60]!r}")
     return key
 
 
@@ -121,7 +127,10 @@ class Charge:
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def notes_on_repetition(self, run: Run) -> tuple[str, ...]:
-        """Return notes for the user if this request repeats the charge of `run`, so that nothing is written."""
+        """Return notes for the user about this request, which repeats the charge of `run`, so that nothing was written.
+
+        The first note says so. A further note is added if `expires` or `certificate` differs from the entry, and so has no effect.
+        """
         lines = [
             f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing is charged now, and a run that '
             "draws noise again needs a key of its own"
@@ -137,7 +146,10 @@ class Charge:
         return tuple(lines)
 
     def _refuse_other(self, run: Run) -> None:
-        """Check that `run`, which has this key, was charged by an equal request and has not begun. Raises LedgerError if not."""
+        """Check that `run`, which has this key, was charged by an equal request. Raises LedgerError if not.
+
+        LedgerError is also raised if the run was voided, or if this request is a reservation and the run was started or has ended.
+        """
         body = {"made": None, "maker": None, **self.body()}
         differing = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
         if differing:
@@ -162,7 +174,7 @@ class Charge:
 class Move:
     """The start, commit or void of a reservation.
 
-    A person who did not make the reservation has to give a reason.
+    A person who did not make the reservation has to give a reason. A start is granted once. A repeated commit or void writes nothing.
 
     Attributes:
         kind: "start", "commit" or "void".
@@ -250,7 +262,7 @@ class CountAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The permanent closing of blocks for further runs. Their earlier charges remain."""
+    """The permanent closing of blocks for further runs. Their earlier charges remain. If all are closed already, nothing is written."""
 
     window: tuple[str, ...]
     why: str
@@ -310,6 +322,8 @@ class Leave:
 class Arrived:
     """A record, at the origin, of the durable copy to which the dataset has moved.
 
+    A repeated request writes nothing. Another copy is refused, as the dataset would then have two budgets.
+
     Attributes:
         copy: Name of the copy, which is the hash of the copy's first own entry.
     """
@@ -333,7 +347,7 @@ class Prepare:
     """The first entry that only the copy has. The hash of this entry is the name of the copy, which stays closed.
 
     Attributes:
-        word: Random word that makes the name of the copy unique.
+        word: Random word that makes the name of the copy unique, as two attempts to copy must not share a name.
     """
 
     word: str
@@ -350,7 +364,7 @@ class Open:
     """The opening of the copy that the origin has named. Nothing is written if the copy is open already.
 
     Attributes:
-        name: Hash of the copy's first own entry.
+        name: Name of the copy, as the origin states it: the hash of the copy's first own entry.
         origin: Address of the ledger that the dataset comes from.
         schema, version: Hash and version number of the definitions that guard the copy in its new ledger.
     """

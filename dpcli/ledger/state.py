@@ -152,7 +152,12 @@ class LedgerState:
     If the dataset is cut into blocks, each block has the caps `caps`, and each key of `spent` and `reserved` consists of an amount and a
     block (dpcli.ledger.amounts). The method `on_blocks` returns a state whose keys are amounts.
 
+    A state without entries has no terms. Methods that need the terms raise LedgerError then.
+
     Attributes:
+        dataset: The name of the dataset.
+        head: The last entry that was applied.
+        terms: The terms of the opening entry; None before it.
         caps, spent: The caps and the total spending, by amount, in the currency of the filter.
         reserved: The part of `spent` that belongs to runs that have not ended.
         charges: Number of charges, including runs that were voided.
@@ -285,7 +290,7 @@ class LedgerState:
         return next((block for block in window if block in self.retired), None)
 
     def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
-        """Return the first quota that a further cost of a person would exceed; None if there is none."""
+        """Return the first quota that a further cost of a person would exceed on the blocks of a window; None if there is none."""
         for quota in quotas_of(self.quotas, who):
             used = self.quota_used(quota, window)
             if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
@@ -326,7 +331,7 @@ class LedgerState:
         self.spent = self.reserved = nothing
 
     def _charge(self, entry: LedgerEntry) -> None:
-        """Apply a charge. Raises LedgerError if its key is in use, or if it exceeds a cap or a quota."""
+        """Apply a charge. Raises LedgerError if its key is missing or in use, a block was retired, or it exceeds a cap or a quota."""
         self.open_terms()
         cost = amounts.read(entry.content["cost"])
         _require_run(entry.content)
@@ -417,8 +422,8 @@ class LedgerState:
         """Check that a second person approved the entry, if the ledger needs that.
 
         Raises:
-            LedgerError: No second person approved the entry. Or the entry is a proposal, a refusal or an approval, which does not fit to
-                the ledger or its open proposals.
+            LedgerError: No second person approved the entry. Or the entry is a refusal of a proposal that is not open, or a proposal or an
+                approval in a ledger without the two-person rule.
         """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:
@@ -440,7 +445,14 @@ class LedgerState:
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
     def _moved(self, entry: LedgerEntry) -> None:
-        """Apply the closing of a moved dataset, the first own entry of a copy, or the name of the copy, in the order of a move."""
+        """Apply an entry "moved", which is one of three steps of a move (dpcli.ledger.requests).
+
+        The first one closes the dataset, and names no copy. It is followed by one of the two others, which differ in the field "copy". At
+        the origin this is the name of the copy. In the copy it is the hash of the closing entry.
+
+        Raises:
+            LedgerError: The entry is none of these steps in this state.
+        """
         self.open_terms()
         to, copy_name, departure = str(entry.content["to"]), str(entry.content.get("copy", "")), self.departure
         if departure is None and not copy_name:
@@ -449,13 +461,17 @@ class LedgerState:
         names_copy = departure is not None and departure.to == to and copy_name and not (departure.copy or departure.prepared)
         if departure is None or not names_copy:
             raise LedgerError(f"{self._place(entry)}: moves a dataset that has moved: the ledger was changed by hand")
-        if copy_name == departure.closed_at.hash:  # only the first entry of a copy names the hash of its own chain
+        if copy_name == departure.closed_at.hash:
             self.departure = replace(departure, prepared=entry.row.hash)
         else:
             self.departure = replace(departure, copy=copy_name)
 
     def _copied(self, entry: LedgerEntry) -> None:
-        """Apply the opening of a copy. The dataset can be charged in this ledger from then on."""
+        """Apply the opening of a copy. The dataset can be charged in this ledger from then on.
+
+        Raises:
+            LedgerError: The dataset has not moved, or this is the chain at the origin.
+        """
         if self.departure is None or self.departure.copy:
             raise LedgerError(f"{self._place(entry)}: opens a copy of a dataset that has not moved: the ledger was changed by hand")
         self._upgrade(entry)

@@ -1,4 +1,4 @@
-"""The terms that a ledger is opened with. They never change, except that an entry "amend" may set a new cap on epsilon."""
+"""The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which the state keeps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.filters.declared_set import declared_cost, numbered_runs
 from dpcli.ledger.filters.filter import Cost, Filter, filter_named, opened_filter
+from dpcli.ledger.grammar import LONGEST_NAME, MOST_COUNT
 from dpcli.ledger.plugin import FILTERS, MOST_BLOCKS
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
-
-LONGEST_NAME = 200  # characters of a unit, a fingerprint, a team or a column
-LARGEST_DATASET = 10**18  # records; every count in an entry has this limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +60,17 @@ class LedgerTerms:
     ceiling: float | None = None
 
     def content(self) -> dict[str, Any]:
-        """Return the terms as they are written in the opening entry, without absent ones."""
+        """Return the terms as they are written in the opening entry. A term that is None or empty is left out."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value not in (None, (), "")}
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
-        """Return the terms in an opening entry. Raises LedgerError if a term is unknown or missing."""
+        """Return the terms in an opening entry. Their values are not checked (`refuse_forged` does that).
+
+        Raises:
+            LedgerError: A term is unknown, or a term without a default is missing.
+        """
         try:
             return cls(**content)
         except TypeError as error:
@@ -76,7 +78,7 @@ class LedgerTerms:
 
     @property
     def the_filter(self) -> Filter:
-        """The filter with its parameters."""
+        """The filter with its parameters, of a ledger in adaptive mode. Raises InputError if it is unknown, or in declared mode."""
         return filter_named(self.filter, self.parameters or {})
 
     @property
@@ -93,13 +95,21 @@ class LedgerTerms:
         return caps if family is None else family.per_block(caps, self.the_filter)
 
     def price(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return the cost of one run, described at `delta`. Raises CannotCertify or NotRepresentable if the run has no cost."""
+        """Return the cost of one run, rounded up. In declared mode `delta` has no effect.
+
+        Args:
+            delta: The delta at which the run is described, if the currency of the filter needs one.
+
+        Raises:
+            CannotCertify, NotRepresentable: The run has no finite cost in the currency of the filter.
+            InputError: In declared mode, the run was not declared.
+        """
         if self.mode == "declared":
             return declared_cost(self.declared, pipeline)
         return self.the_filter.cost(pipeline, delta)
 
     def filter_advice(self, pipeline: Pipeline, delta: float) -> str:
-        """Return the end of an error message that names a filter under which this run has a cost; "" if no filter has one."""
+        """Return the end of an error message that names another filter under which this run has a cost; "" if there is none."""
         if self.mode == "declared":
             return ""
         for name in FILTERS:
@@ -108,6 +118,7 @@ class LedgerTerms:
         return ""
 
     def _has_price_under(self, filter_name: str, pipeline: Pipeline, delta: float) -> bool:
+        """Check whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
         try:
             opened_filter(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
         except (CannotCertify, InputError, NotRepresentable):
@@ -115,7 +126,10 @@ class LedgerTerms:
         return True
 
     def refuse_other_privacy(self, pipeline: Pipeline) -> None:
-        """Raise InputError (DP103) if a run is stated for another unit, adjacency or dataset_size than the ledger."""
+        """Check that a run is stated for the unit, adjacency and dataset_size of the ledger. Raises InputError if not.
+
+        A run that states no dataset_size is accepted, and so is any dataset_size if the ledger states none.
+        """
         privacy, place = pipeline.privacy, pipeline.path or "<pipeline>"
         for name, value in (("unit", privacy.unit), ("adjacency", privacy.adjacency.value)):
             expected = getattr(self, name)
@@ -132,7 +146,10 @@ class LedgerTerms:
             )
 
     def refuse_forged(self, caps: Mapping[str, Any]) -> None:
-        """Check that the terms and these caps are consistent, as in every opening entry that dpcli writes. Raises LedgerError if not."""
+        """Check that the terms and these caps are consistent, as in every opening entry that dpcli writes. Raises LedgerError if not.
+
+        In adaptive mode only the names of the caps are checked. Their sizes are checked by dpcli.ledger.verify, which may take long.
+        """
         try:
             fits_mode = self._fits_declared_mode(caps) if self.mode == "declared" else self._fits_adaptive_mode(caps)
             consistent = self._has_valid_numbers() and self._has_proved_blocks() and fits_mode
@@ -172,7 +189,10 @@ class LedgerTerms:
         return bool(self.declared) and caps == {name: item["runs"] for name, item in numbered_runs(self.declared)}
 
     def refuse_invalid(self) -> None:
-        """Check the values with which a ledger is opened. Raises InputError, which names the flag of dpcli budget init."""
+        """Check the values with which a ledger is opened. Raises InputError, which names the flag of dpcli budget init.
+
+        The filter, its parameters and the declared runs are checked by the functions that choose them (dpcli.ledger.opening).
+        """
         from dpcli.mechanisms.neighbours import Adjacency
 
         column = None if self.family is None else self.family.column
@@ -211,7 +231,7 @@ class LedgerTerms:
 
 def _refuse_large_delta(delta: float, dataset_size: int) -> None:
     """Check that delta is small enough for the number of records (DP105). Raises InputError if not."""
-    if not 1 <= dataset_size <= LARGEST_DATASET:
+    if not 1 <= dataset_size <= MOST_COUNT:
         raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(dataset_size)[:40]}")
     from dpcli.lint.delta import CODE, size_problem
 

@@ -57,9 +57,13 @@ class Verified:
 def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
     """Check the store, the guards, the chain, every entry and every cost.
 
-    The result lists each of these as a problem: a cost that this version computes as larger than the entry states, a run that states
-    other terms than the ledger's, and a cap that is larger than its epsilon allows. Entries cannot be changed, so the remedy is to amend
-    the cap.
+    The result lists these as problems:
+
+    * a cost that this version computes as larger than the entry states, or cannot compute;
+    * a run that states other terms than the ledger's, or was charged on other blocks than it states;
+    * a cap that is larger than its epsilon allows, or declared runs that exceed the cap.
+
+    Entries cannot be changed, so the remedy is to amend the cap.
 
     Args:
         anchor: The content of an anchor file, which the chain must contain; None if there is no anchor.
@@ -276,7 +280,7 @@ class Prices:
             yield f"{place}: {problem}"
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
-        """Return the cost of a run by amount. Raises CannotCertify or NotRepresentable if the run has no cost. Errors are not cached."""
+        """Return the cost of a run by amount, from the cache if it is known. Raises as `LedgerTerms.price`. Errors are not cached."""
         if self.terms.mode != "declared":  # in declared mode the window is a part of the run's identity
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # the window does not change the cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)

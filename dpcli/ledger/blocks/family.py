@@ -88,7 +88,10 @@ class BlockFamily:
         return content
 
     def wrong(self, window: object) -> str | None:
-        """Return the fault of a window in an entry, as a text "expected ..."; None if it is a sorted list of distinct blocks."""
+        """Return the fault of a window in an entry, as a text "expected ..."; None if the entry may state the window.
+
+        A window is a sorted list of 1 to `MOST_IN_WINDOW` distinct blocks.
+        """
         if type(window) is not list or not 1 <= len(window) <= MOST_IN_WINDOW or any(type(name) is not str for name in window):
             return f"expected a window of 1 to {MOST_IN_WINDOW} blocks"
         kind = self.kind
@@ -119,7 +122,7 @@ class BlockFamily:
         return tuple(names)
 
     def _range(self, text: str) -> Sequence[str]:
-        """Return the blocks of a range FIRST..LAST. Raises InputError as `window`."""
+        """Return the blocks of a range FIRST..LAST. Raises InputError if it is not a range, is reversed, or has too many blocks."""
         kind = self.kind
         first, _, last = text.partition("..")
         if not (kind.holds(first) and kind.holds(last)):
@@ -135,7 +138,7 @@ class BlockFamily:
     def per_block(self, caps: Mapping[str, str], rule: Filter) -> dict[str, str]:
         """Return the caps of one block that keep the loss of the whole unit within `caps`, rounded down.
 
-        The proof is in the docstring of this module.
+        The proof is in the docstring of this module. It needs that `unproved` returns None: a delta > 0 must not be divided.
         """
         if self.max_blocks == 1:
             return dict(caps)

@@ -1,4 +1,4 @@
-"""The blocks in which a run still fits, as stretches of consecutive blocks. Nothing is charged."""
+"""The blocks in which a run still fits, as stretches of consecutive blocks, for `dpcli budget windows`. Nothing is charged."""
 
 from __future__ import annotations
 
@@ -68,11 +68,15 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     """Return the blocks in which a run of `pipeline` fits.
 
     Args:
-        within: The blocks to check. If empty, the listed blocks are checked. If the blocks are not listed, all blocks from the first to the
-            last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are checked.
+        ledger: The ledger. The run is only priced.
+        pipeline: The pipeline of the run.
+        within: The blocks to check, as --within takes them. If empty, the listed blocks are checked. If the blocks are not listed, all
+            blocks from the first to the last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are
+            checked.
+        delta: As in `Ledger.cost`.
 
     Raises:
-        InputError: The dataset has no blocks, or no block was charged yet and none is stated.
+        InputError: The dataset has no blocks, or no block was charged yet and none is stated. Or as `Ledger.window`.
         CannotCertify, NotRepresentable, LedgerError: As `Ledger.cost`.
     """
     state = ledger.state()

@@ -1,4 +1,4 @@
-"""The condition on rows that a window of blocks implies. A row may be read only if the value of one column lies in the blocks.
+"""The rows that a run may read: those whose value in one column lies in the blocks of the run's window.
 
 All commands that read rows use this condition.
 """
@@ -57,7 +57,7 @@ class RowWindow:
         return place is not None and any(least <= place <= most for least, most in self.spans)
 
     def judge(self) -> Callable[[object], bool]:
-        """Return the function `holds` with a cache, as a column has few different days and a window may have many stretches."""
+        """Return the function `holds` with a cache for texts. A column has few different days, and a window may have many stretches."""
         by_text = lru_cache(CACHED_VALUES)(self.holds)
         return lambda value: by_text(value) if isinstance(value, str) else self.holds(value)
 
@@ -93,7 +93,7 @@ def rows_from_content(content: object, window: object) -> RowWindow | None:
     """Return the condition that `RowWindow.content` wrote, with the blocks of a window; None if `content` is None.
 
     Raises:
-        ValueError: The content has another form.
+        ValueError: The content or the window has another form.
     """
     if content is None:
         return None

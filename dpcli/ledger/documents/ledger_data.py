@@ -102,8 +102,8 @@ def quota_lines(state: LedgerState) -> tuple[str, ...]:
 def balance_data(state: LedgerState) -> dict[str, Any]:
     """Return the balance as JSON values, as shares of the cap and in the filter's currency.
 
-    With blocks, these are the numbers of the fullest block. "epsilon_guaranteed" is the guarantee of all runs together; None if nothing is
-    guaranteed. "guarantee" is its basis (`LedgerState.guarantee`).
+    With blocks, the number of each amount is the one of the block with the largest spending. "epsilon_guaranteed" is the guarantee of all
+    runs together; None if nothing is guaranteed. "guarantee" is its basis (`LedgerState.guarantee`).
     """
     remaining, full, terms = remaining_room(state), state.fullest(), state.open_terms()
     result = {

@@ -25,7 +25,7 @@ COLUMNS = (
     "fullest block",
     "reserved",
     "last entry",
-    "to look at",
+    "to look at",  # the warnings
 )
 
 

@@ -35,6 +35,10 @@ from dpcli.numerics.roots import minimise_scalar
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
+HIGHEST_CAP = (
+    1e9  # end of the search for a cap. It is far above every cap in use, and a cap that is too small errs on the safe side.
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ApproxFilter(Filter):
@@ -90,6 +94,7 @@ class AdvancedFilter(Filter):
         return cls(slack)
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        # S alone is at most S + 2 sqrt(S log(1/slack)), so that the cap on S is below epsilon, and the search may end at twice epsilon.
         half_squares = largest_within(lambda total: self._epsilon(total) <= epsilon, max(1.0, 2.0 * epsilon))
         return {
             "half_squares": cap_text(half_squares),
@@ -126,7 +131,7 @@ class ZcdpFilter(Filter):
     group_power: ClassVar[int | None] = 2
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return {"rho": cap_text(largest_within(lambda rho: self._epsilon(rho, delta) <= epsilon, 1e9))}
+        return {"rho": cap_text(largest_within(lambda rho: self._epsilon(rho, delta) <= epsilon, HIGHEST_CAP))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         from dpcli.accountants.zcdp import ZcdpProfile
@@ -181,7 +186,7 @@ class RdpFilter(Filter):
         return cls(order)
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        cap = largest_within(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + 1e9)
+        cap = largest_within(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + HIGHEST_CAP)
         if cap == 0.0:
             raise InputError(
                 f"order {self.order:g}: expected an order whose conversion leaves a part of epsilon = {epsilon:g} at delta = {delta:g}, "
@@ -219,7 +224,11 @@ class RdpFilter(Filter):
 
 
 def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
-    """Return order - 1 for the order at which cap / order is largest. This quotient is the rho that Gaussian mechanisms could spend."""
+    """Return order - 1 for the order at which cap / order is largest, in [1e-5, 1e5].
+
+    This quotient is the rho that Gaussian mechanisms could spend, as their Renyi divergence at an order is the order times rho. The result
+    need not be exact, as the ledger is sound at every order.
+    """
     tried: list[tuple[float, float]] = []
 
     def negative_rho(z: float) -> float:
@@ -246,7 +255,7 @@ class GdpFilter(Filter):
     group_power: ClassVar[int | None] = 2
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return {"mu_squared": cap_text(largest_within(lambda square: _gaussian_epsilon(square, delta) <= epsilon, 1e9))}
+        return {"mu_squared": cap_text(largest_within(lambda square: _gaussian_epsilon(square, delta) <= epsilon, HIGHEST_CAP))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         steps = steps_of(pipeline)

@@ -204,7 +204,10 @@ def require_finite(cost: float, what: str) -> float:
 
 
 def pure_within(cost: Callable[[float], float], left: float) -> float:
-    """Return the largest pure epsilon whose `cost` is at most `left`, rounded down so far that the rounded cost still fits."""
+    """Return the largest pure epsilon in [0, 1e5] whose `cost` is at most `left`, rounded down so far that the rounded cost still fits.
+
+    The factors 1 - 1e-12 exceed the rounding errors of a cost. An epsilon of 1e5 is far above every cap in use.
+    """
     return largest_within(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 

@@ -149,6 +149,7 @@ def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState
 
 
 def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
+    """Return the cost of the runs of one file and what is left before them, for the amount with the largest share."""
     name = _scarcest(state, request.wanted)
     amount = request.wanted[name]
     cost = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
@@ -156,6 +157,7 @@ def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
 
 
 def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -> str:
+    """Return the share of the cap that all files together cost, in parentheses; "" if there is one file."""
     if files == 1:
         return ""
     name = _scarcest(state, total)

@@ -43,6 +43,7 @@ from dpcli.file.toml.findings import Findings, Problem, TooMany
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.block_kinds import BlockKind
 
+MOST = 10_000  # largest number of runs in a schedule, which limits the time of a rehearsal: more than 27 years of daily runs
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 
@@ -51,7 +52,12 @@ DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed n
 class Rhythm:
     """The time between two runs, a number of days, weeks or months.
 
-    A month leads to the day with this number in the next month, or to its last day if it has no such day.
+    Months are counted from the first run. A run is made on the day of the first run's number, or on the last day of a month without such a
+    day: after January 31, monthly runs are made on February 28 and March 31.
+
+    Attributes:
+        count: The number of units, at least 1.
+        unit: "day", "week" or "month".
     """
 
     count: int
@@ -70,6 +76,7 @@ class Rhythm:
             number += 1
 
     def _after(self, first: date, units: int) -> date | None:
+        """Return the day a number of units after the first day; None if it is after the year 9999."""
         if self.unit in DAYS:
             ordinal = first.toordinal() + units * DAYS[self.unit]
             return date.fromordinal(ordinal) if ordinal <= date.max.toordinal() else None
@@ -79,7 +86,7 @@ class Rhythm:
 
 
 def rhythm_of(text: str) -> Rhythm:
-    """Return the rhythm that a text of a file states. The text must satisfy `EVERY`."""
+    """Return the rhythm that a text of a file states. The text must satisfy the constraint `EVERY`, as `ScheduledRun.every` does."""
     match = _RHYTHM.fullmatch(text)
     assert match is not None
     return Rhythm(int(match[1] or 1), match[2])
@@ -91,9 +98,6 @@ def _is_rhythm(text: str) -> bool:
 
 
 EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _is_rhythm, (("pattern", f"^{_RHYTHM.pattern}$"),))
-
-
-MOST = 10_000  # largest number of runs in a schedule
 
 
 @dataclass(frozen=True, slots=True)
