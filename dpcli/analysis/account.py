@@ -118,18 +118,20 @@ def account(
             1e-9). Then only cheap accountants are run in addition. They are chosen by the work that they state, not by a clock, so every
             machine runs the same accountants.
         delta: the delta at which epsilon is bounded; if None, the file's privacy.delta, else its budget.delta.
-        epsilon: an epsilon in nats at which delta is bounded instead.
+        epsilon: an epsilon in nats at which delta is bounded instead; `delta` is then not used.
         group_size: number of units of privacy that change together.
         tolerance: relative width of the interval that the grid accountant aims at; 1e-3 if None.
         runs: number of runs of the whole pipeline on the same data, by a schedule fixed in advance. Delta is that of all runs together.
 
     Returns:
-        The account. The value of every row is an upper bound, and the headline is the smallest sound bound, to within 1e-9. For an adaptive
-        pipeline the headline is the cap, which holds for every choice based on outputs, or inf without a cap. If an accountant would take
-        more work than one command may cost (numerics/work.py), its row gives this as the reason.
+        The account. The rows of sound accountants are upper bounds. The other rows are approximations, which the headline ignores. The
+        headline is the smallest sound bound, to within 1e-9. For an adaptive pipeline it is the cap, which holds for every choice based on
+        outputs, or inf without a cap. If an accountant would take more work than one command may cost (numerics/work.py), its row gives
+        this as the reason.
 
     Raises:
         InputError: an accountant is unknown, no delta is stated, a value is out of range, or the pipeline contradicts itself.
+        InternalError: a certified lower bound is above another sound upper bound.
     """
     if isinstance(pipeline, str):
         raise InputError(f"pipeline: expected dpcli.load({pipeline!r}), found the text alone")
@@ -221,6 +223,7 @@ def stated_delta(pipeline: Pipeline) -> float | None:
 
 
 def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
+    """Return `delta`, or the file's if it is None. Raises InputError if there is none, or if it is not in [0, 1)."""
     chosen = stated_delta(pipeline) if delta is None else delta
     if chosen is None:
         raise InputError(
@@ -273,6 +276,10 @@ def _budget_verdict(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: 
 def _epsilon_verdict(
     pipeline: Pipeline, budget: Budget, inquiry: Inquiry, panel: Panel, winner: AccountRow | None
 ) -> EpsilonVerdict | None:
+    """Return the verdict on the cap on epsilon, at the delta of the cap; None if the cap or its delta is missing.
+
+    winner: the row of the smallest sound bound for `inquiry`. It is used again if the cap is at the same delta.
+    """
     delta = pipeline.cap_delta
     if delta is None and inquiry.quantity == "epsilon":
         delta = inquiry.at

@@ -100,6 +100,8 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
     profile: the privacy profile, or the reason why the accountant does not apply.
     quantity, at: the quantity to bound, and the value of the other one of epsilon and delta.
     share: largest share of the remaining allowance of work that the accountant may take.
+
+    Raises InternalError if the profile returns a number that cannot be a bound.
     """
     if isinstance(profile, str):
         return AccountRow(accountant, None, profile)
@@ -171,4 +173,4 @@ def cross_check(rows: Sequence[AccountRow]) -> None:
 
 def agree(lower: Any, upper: Any) -> Any:
     """Return whether a lower bound does not contradict an upper bound, for numbers or for arrays of bounds. NaN contradicts every bound."""
-    return lower <= upper * (1.0 + AGREEMENT) + 1e-300
+    return lower <= upper * (1.0 + AGREEMENT) + 1e-300  # the sum allows for rounding where the bounds are next to 0

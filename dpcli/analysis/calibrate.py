@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -31,14 +32,15 @@ class Calibration(Displayed):
 
     parameter: the parameter that was solved for.
     targets: the (mechanism, key) pairs that get the value.
-    target, delta: the target epsilon and the delta at which it holds.
+    target, delta: the target, and the delta at which it holds; None if the quantity has no delta.
     value: the cheapest value that meets the target, with seven significant digits, or a whole number for a count.
-    upper: the certified epsilon of `value`.
+    upper: the certified upper bound on the quantity at `value`, at most `target`.
     accountant: the accountant that certifies `upper`.
-    cheaper, cheaper_upper: the nearest cheaper value that misses the target, and its epsilon. Both are None if `value` is the cheapest
-        possible value, such as a rate of 1.
+    cheaper, cheaper_upper: the nearest cheaper value that misses the target, and its bound; inf if none is certified. Both are None if
+        `value` is the cheapest possible value, such as a rate of 1.
     adjacent: True if no value of the grid lies between `value` and `cheaper`; False if the search ended early to save work.
     pipeline: the pipeline with the value.
+    group_size, runs: as for `calibrate`.
     quantity: the quantity that target, upper and cheaper_upper bound (analysis/goals.py), usually epsilon.
     wording: the name of the quantity in messages.
     """
@@ -116,8 +118,9 @@ def calibrate(
         A value whose certified epsilon is at most the target, and the next cheaper value, whose certified epsilon is not.
 
     Raises:
-        InputError: there is no candidate, or there are several, or a section such as [federated] contradicts the answer.
-        CannotCertify: no value meets the target.
+        InputError: the target is not positive and finite, there is no candidate, or there are several, or a section such as [federated]
+            contradicts the answer.
+        CannotCertify: no value meets the target, or all named accountants are approximations.
     """
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
@@ -173,7 +176,7 @@ class ValuedBound(NamedTuple):
 
 
 class BoundByValue:
-    """The upper bound on a quantity as a function of the parameter. Each value is measured only once.
+    """The upper bound on a quantity as a function of the parameter. No value is measured twice.
 
     measure: function that returns the bound for a pipeline in which the value has been set.
     pipeline: the pipeline.
@@ -196,12 +199,14 @@ class BoundByValue:
         """Return the upper bound at a value; inf if no bound is certified, or if the rules of the file refuse the value."""
         if value not in self.known:
             candidate = self.pipeline_at(value)
-            if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
+            problems = itertools.chain.from_iterable(entry.spec.problems() for entry in candidate.mechanisms)
+            if any(True for _ in problems):
                 return math.inf
             self.known[value] = self.measure(candidate, value)
         return self.known[value].upper
 
     def pipeline_at(self, value: float) -> Pipeline:
+        """Return the pipeline in which the targets have the value."""
         return substitute(self.pipeline, self.targets, value, self.divisors)
 
     def deltas(self) -> set[float | None]:
@@ -258,6 +263,7 @@ class EpsilonMeasure:
         self.refused: dict[str, list[float]] = {}
 
     def __call__(self, candidate: Pipeline, value: float) -> ValuedBound:
+        """Return the smallest bound of the accountants that are run; inf, of accountant "", if none of them has one."""
         result = None if self.certifying is None else self._account(candidate, value, [self.certifying])
         if result is None or not _is_tight(result):
             self.certifying = None
@@ -270,6 +276,7 @@ class EpsilonMeasure:
         return ValuedBound(row.upper, row.accountant.name, result.delta)
 
     def _account(self, candidate: Pipeline, value: float, names: Sequence[str] | None) -> Account:
+        """Return the account, and note in `refused` the accountants that needed too much work."""
         result = account(candidate, names, self.delta, group_size=self.group_size, runs=self.runs)
         for row in result.rows:
             if row.too_much:

@@ -98,7 +98,7 @@ class WholeNumbers:
     """The grid of whole numbers from 1 to 10^18. The index of a number is the number itself."""
 
     first, last = 1, 10**18
-    stride: int | None = None
+    stride: int | None = None  # numbers change by factors and not by strides
 
     def value(self, index: int) -> float:
         return index
@@ -110,7 +110,7 @@ class WholeNumbers:
 class Decimals:
     """The grid of decimals with DIGITS significant digits from 1e-9 to 1e12. Index 0 stands for 10^LOWEST_DECADE."""
 
-    stride: int | None = DECADE // 4  # of the first move away from the start of a search
+    stride: int | None = DECADE // 4  # length of the first move away from the start of a search, in indices
 
     def __init__(self) -> None:
         self.first, self.last = self.index(1e-9), self.index(1e12)
@@ -130,7 +130,7 @@ Grid = WholeNumbers | Decimals
 
 
 def _start(parameter: str, grid: Grid, stated: float | None) -> int:
-    """Return the index at which a search begins."""
+    """Return the index at which a search begins: the stated count, or a usual rate or noise."""
     match parameter:
         case "steps":
             return max(FEWEST_STEPS, grid.index(stated or 1.0))

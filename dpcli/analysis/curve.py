@@ -1,4 +1,7 @@
-"""Privacy profiles: bounds on delta at many epsilons, and the corners of the trade-off curve that these bounds imply."""
+"""The privacy profile of a pipeline, which is delta as a function of epsilon, and the trade-off curve that it implies.
+
+`profile` bounds delta at many epsilons, for pictures and tables. `trade_off` and `corners` turn these bounds into error rates of attacks.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,134 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import QUESTION, RESERVED, allowance, limited
 
-# If the relative gap between the two bounds on delta is smaller than this, no further accountant is run.
-CURVE_GAP = 5e-2
+# When bounds are tight enough.
+CURVE_GAP = 5e-2  # relative gap between the bounds on delta below which no further accountant is run; it is invisible in a picture
 POINT_GAP = 1e-3  # the gap at an epsilon whose delta is printed as a number; the grid accountant aims at it too
 NEGLIGIBLE = 1e-4  # bounds on deltas below this share of the delta of interest need not be tight
+TINY = 1e-300  # the smallest delta that is computed with; smaller ones are close to the least double
+
+# Limits on the work.
+CURVE_CELLS = 3.0 * QUESTION  # cells of work (numerics/work.py) that one accountant may use for a whole curve
 MANY_MECHANISMS = 64  # with more mechanisms, accountants that handle each step by itself are not run at single points
 COMPETITIVE = 1.25  # an accountant whose epsilon exceeds the best one by a larger factor is not run for a whole curve
-CURVE_CELLS = 3.0 * QUESTION  # work that a whole curve may take
-# One-sided accountants are run at SPARSE_DELTAS deltas up to FIRST_CLOSE_DELTA, and at CLOSE_DELTAS deltas from there to LAST_DELTA.
+
+# One-sided accountants are run at SPARSE_DELTAS deltas up to FIRST_CLOSE_DELTA, and at CLOSE_DELTAS deltas from there to LAST_DELTA. The
+# large deltas lie closer together, because they decide the part of a trade-off curve that can be seen.
 SPARSE_DELTAS, FIRST_CLOSE_DELTA, CLOSE_DELTAS, LAST_DELTA = 6, 1e-3, 12, 0.9
+USUAL_DELTA = 1e-6  # the delta of interest of a pipeline that states none
+
 LARGEST_EXPONENT = 700.0  # e^epsilon is finite up to this; the corner of a larger epsilon is invisible in every picture
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ProfileCurve:
+    """Bounds on delta as a function of epsilon.
+
+    epsilons: epsilons in nats, in increasing order, as an array of shape (n,).
+    upper, lower: bounds on delta at each epsilon, of shape (n,). Where nothing is certified they are 1 and 0.
+    delta: the delta of interest. Bounds on much smaller deltas need not be tight.
+    """
+
+    epsilons: Array
+    upper: Array
+    lower: Array
+    delta: float = 0.0
+
+    def at(self, epsilon: float) -> float:
+        """Return an upper bound on delta, at most 1, at any epsilon >= 0: the smallest that a point of the curve implies there."""
+        return float(delta_from_pairs(self.epsilons, self.upper, np.array([epsilon]))[0])
+
+    def is_narrow(self) -> bool:
+        """Return whether the two bounds differ by at most CURVE_GAP, relatively, or by a negligible share of `delta`, at every epsilon."""
+        negligible = max(NEGLIGIBLE * self.delta, TINY)
+        return bool(np.all(self.upper - self.lower <= CURVE_GAP * self.upper + negligible))
+
+    def is_narrow_at(self, epsilon: float, delta: float) -> bool:
+        """Return whether the two bounds at `epsilon` differ by at most POINT_GAP, relatively, plus a negligible share of `delta`.
+
+        epsilon: one of the curve's epsilons.
+        """
+        i = int(np.searchsorted(self.epsilons, epsilon))
+        return bool(self.upper[i] - self.lower[i] <= POINT_GAP * self.upper[i] + NEGLIGIBLE * delta)
+
+    def intersected(self, other: ProfileCurve) -> ProfileCurve:
+        """Return the smaller upper bounds and the larger lower bounds of two curves at the same epsilons.
+
+        Raises InternalError if a lower bound exceeds an upper bound by more than rounding explains.
+        """
+        upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
+        if not np.all(agree(lower, upper)):
+            raise InternalError(
+                "accountants contradict each other on delta(epsilon): this is a bug in dpcli, so no number is reported"
+            )
+        return ProfileCurve(self.epsilons, upper, np.minimum(lower, upper), self.delta)
+
+
+@limited
+def profile(
+    pipeline: Pipeline,
+    epsilons: Sequence[float] | Array,
+    group_size: int = 1,
+    delta: float = USUAL_DELTA,
+    points: Sequence[float] = (),
+) -> ProfileCurve:
+    """Return bounds on delta as a function of epsilon for a pipeline, from the sound accountants.
+
+    Args:
+        pipeline: the pipeline.
+        epsilons: finite epsilons >= 0 in nats, in increasing order, at least one.
+        group_size: number of units of privacy that change together.
+        delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
+            one is not run for a whole curve.
+        points: those of `epsilons` whose delta is printed as a number. One-sided accountants are also run at these epsilons, unless an
+            interval is narrow there.
+
+    Returns:
+        Upper bounds and certified lower bounds on delta. Two-sided accountants are run at all epsilons, the cheapest first, until the
+        intervals are narrow. If none makes them narrow, one-sided accountants are run at a few deltas, and the upper bounds between these
+        follow from the (epsilon, delta) pairs.
+
+    Raises:
+        InputError: the epsilons are empty, out of range or not in order, or `sound_profiles` refuses the pipeline or the group size.
+        InternalError: accountants contradict each other.
+    """
+    grid = np.asarray(epsilons, dtype=float)
+    in_range = grid.ndim == 1 and len(grid) > 0 and np.all((grid >= 0.0) & (grid < math.inf))
+    if not in_range or np.any(np.diff(grid) < 0.0):
+        raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
+    composed = sound_profiles(pipeline, None, group_size)
+    accountants = [accountant for accountant, _ in composed]
+    pairs_are_attained = attained(pipeline, group_size)
+    has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
+    # Each accountant splits its profile into the same cases, and the worst of them bounds the pipeline.
+    curves = []
+    for case in zip(*(composition.cases() for _, composition in composed), strict=True):
+        profiles = list(map(ComposedProfile, accountants, case))
+        curves.append(_curve_of_case(profiles, grid, delta, points, pairs_are_attained, has_many))
+    upper = np.max([curve.upper for curve in curves], axis=0)
+    lower = np.max([curve.lower for curve in curves], axis=0)
+    return ProfileCurve(grid, upper, lower, delta)
+
+
+def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
+    """Return an upper bound on every privacy loss in nats, which is the epsilon at delta = 0, or inf if no finite one is certified."""
+    ((_, basic),) = sound_profiles(pipeline, ("basic",), group_size)
+    try:
+        return basic.epsilon(0.0).upper
+    except NotRepresentable:
+        return math.inf
+
+
+def trade_off(curve: ProfileCurve, alphas: Sequence[float] | Array) -> Array:
+    """Return lower bounds on the false negative rate of any attack at each false positive rate of `alphas`, which are in [0, 1].
+
+    As a function of the false positive rate, the bound is convex, except for rounding.
+    """
+    return false_negatives(curve.epsilons, curve.upper, np.asarray(alphas, dtype=float))
+
+
 class ComposedProfile(NamedTuple):
-    """The privacy profile of a pipeline, as composed by one accountant."""
+    """The privacy profile of a composition by one accountant."""
 
     accountant: Accountant
     profile: PrivacyProfile
@@ -54,91 +171,9 @@ class ComposedProfile(NamedTuple):
             return 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProfileCurve:
-    """Bounds on delta as a function of epsilon.
-
-    epsilons: epsilons in nats, in increasing order.
-    upper, lower: bounds on delta at each epsilon. The lower bound is 0 if nothing is certified.
-    delta: the delta of interest. Bounds on much smaller deltas need not be tight.
-    """
-
-    epsilons: Array
-    upper: Array
-    lower: Array
-    delta: float = 0.0
-
-    def at(self, epsilon: float) -> float:
-        """Return the upper bound on delta at an epsilon >= 0 that all (epsilon, delta) pairs of the curve imply together."""
-        return float(delta_from_pairs(self.epsilons, self.upper, np.array([epsilon]))[0])
-
-    def is_narrow(self) -> bool:
-        """Return whether the two bounds nearly meet at every epsilon, except for negligible deltas."""
-        negligible = max(NEGLIGIBLE * self.delta, 1e-300)
-        return bool(np.all(self.upper - self.lower <= CURVE_GAP * self.upper + negligible))
-
-    def is_narrow_at(self, epsilon: float, delta: float) -> bool:
-        """Return whether the two bounds nearly meet at `epsilon`, one of the curve's epsilons, up to a negligible share of `delta`."""
-        i = int(np.searchsorted(self.epsilons, epsilon))
-        return bool(self.upper[i] - self.lower[i] <= POINT_GAP * self.upper[i] + NEGLIGIBLE * delta)
-
-    def intersected(self, other: ProfileCurve) -> ProfileCurve:
-        """Return the smaller upper bounds and larger lower bounds of two curves. Raises InternalError if the curves are contradictory."""
-        upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
-        if not np.all(agree(lower, upper)):
-            raise InternalError(
-                "accountants contradict each other on delta(epsilon): this is a bug in dpcli, so no number is reported"
-            )
-        return ProfileCurve(self.epsilons, upper, np.minimum(lower, upper), self.delta)
-
-
 def _unbounded(epsilons: Array, delta: float = 0.0) -> ProfileCurve:
     """Return the trivial curve, whose bounds on delta are 0 and 1."""
     return ProfileCurve(epsilons, np.ones_like(epsilons), np.zeros_like(epsilons), delta)
-
-
-@limited
-def profile(
-    pipeline: Pipeline,
-    epsilons: Sequence[float] | Array,
-    group_size: int = 1,
-    delta: float = 1e-6,
-    points: Sequence[float] = (),
-) -> ProfileCurve:
-    """Return bounds on delta as a function of epsilon for a pipeline, from the sound accountants.
-
-    Args:
-        pipeline: the pipeline.
-        epsilons: finite epsilons >= 0 in nats, in increasing order.
-        group_size: number of units of privacy that change together.
-        delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
-            one is not run for a whole curve.
-        points: the epsilons whose delta is printed as a number. One-sided accountants are also run at these epsilons, unless an interval
-            is narrow there.
-
-    Returns:
-        Upper bounds and certified lower bounds on delta. Two-sided accountants are run at each epsilon. If their intervals are wide,
-        one-sided accountants are run at a few deltas, and the upper bounds between these follow from the (epsilon, delta) pairs.
-
-    Raises:
-        InputError: an epsilon is out of range, or the pipeline contradicts itself.
-    """
-    grid = np.asarray(epsilons, dtype=float)
-    in_range = grid.ndim == 1 and len(grid) > 0 and np.all((grid >= 0.0) & (grid < math.inf))
-    if not in_range or np.any(np.diff(grid) < 0.0):
-        raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
-    composed = sound_profiles(pipeline, None, group_size)
-    accountants = [accountant for accountant, _ in composed]
-    pairs_are_attained = attained(pipeline, group_size)
-    has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
-    # Each accountant splits its profile into the same cases, and the worst of them bounds the pipeline.
-    curves = []
-    for case in zip(*(composition.cases() for _, composition in composed), strict=True):
-        profiles = list(map(ComposedProfile, accountants, case))
-        curves.append(_curve_of_case(profiles, grid, delta, points, pairs_are_attained, has_many))
-    upper = np.max([curve.upper for curve in curves], axis=0)
-    lower = np.max([curve.lower for curve in curves], axis=0)
-    return ProfileCurve(grid, upper, lower, delta)
 
 
 def _curve_of_case(
@@ -149,49 +184,38 @@ def _curve_of_case(
     pairs_are_attained: bool,
     has_many: bool,
 ) -> ProfileCurve:
-    """Return the curve of one composition.
+    """Return the curve of one case. Raises InternalError if accountants contradict each other.
 
     Args:
-        composed: the composition by each accountant.
+        composed: the profile of the case by each accountant.
         epsilons, delta, points: as for `profile`.
         pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
         has_many: whether there are too many mechanisms to handle each of them at every point.
     """
-    profiles = {profile.accountant.name: profile for profile in composed}
+    by_name = {own.accountant.name: own for own in composed}
     wide_points = list(points)
     curve = _unbounded(epsilons, delta)
     for name, bounds in TWO_SIDED.items():
-        if name not in profiles:
+        if name not in by_name:
             continue
-        with allowance(CURVE_CELLS, QUESTION if profiles[name].accountant.fallback else 0.0, RESERVED):
-            answer = replace(bounds(profiles[name].profile, epsilons, delta), delta=delta)
+        own = by_name[name]
+        least_cells = QUESTION if own.accountant.fallback else 0.0  # so that an expensive command leaves the fallback one question
+        with allowance(CURVE_CELLS, least_cells, RESERVED):
+            answer = replace(bounds(own.profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
         curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))
-        # No accountant improves a narrow interval, even if no data attain the pair.
+        # No other accountant of the same pair improves a narrow interval, even if no data attain the pair.
         if answer.is_narrow() or curve.is_narrow():
             break
     if not curve.is_narrow():
-        one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]
+        one_sided = [own for name, own in by_name.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, epsilons, delta, wide_points, has_many))
+    # A point of the curve may imply a smaller delta at another epsilon than the accountants have there.
     return replace(curve, upper=np.minimum(curve.upper, delta_from_pairs(epsilons, curve.upper, epsilons)))
 
 
-def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
-    """Return an upper bound on every privacy loss: the epsilon at delta = 0, or inf if it is not finite."""
-    ((_, profile),) = sound_profiles(pipeline, ("basic",), group_size)
-    try:
-        return profile.epsilon(0.0).upper
-    except NotRepresentable:
-        return math.inf
-
-
-def trade_off(curve: ProfileCurve, alphas: Sequence[float] | Array) -> Array:
-    """Return lower bounds on the false negative rates of any attack, at false positive rates `alphas` in [0, 1]. They are convex."""
-    return false_negatives(curve.epsilons, curve.upper, np.asarray(alphas, dtype=float))
-
-
 def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
-    """Return the curve by evaluating the profile at one epsilon after the other."""
+    """Return the curve by evaluating the profile at one epsilon after the other. Its bounds are trivial where the profile refuses."""
     curve = _unbounded(epsilons)
     for i, epsilon in enumerate(epsilons.tolist()):
         with suppress(NotRepresentable):
@@ -203,7 +227,8 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
 def _vectorised(bounds: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
     """Return a function that evaluates `bounds` at all epsilons together and returns its (lower, upper) bounds as a curve.
 
-    If the accountant does not apply, the curve is the trivial one.
+    The curve is the trivial one if `bounds` raises NotRepresentable. If a composition fails with a known probability, `bounds` is evaluated
+    for the rest of it.
     """
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
@@ -232,17 +257,19 @@ TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
 def _from_pairs(
     profiles: Sequence[ComposedProfile], epsilons: Array, delta: float, points: Sequence[float], has_many: bool
 ) -> ProfileCurve:
-    """Return the curve that the (epsilon, delta) pairs of one-sided accountants imply.
+    """Return the curve that the (epsilon, delta) pairs of one-sided accountants imply. Its lower bounds are 0.
 
+    delta: the delta of interest, at which the accountants are compared.
     points: epsilons at which pairs are added.
     has_many: whether there are too many mechanisms to handle each of them at every point.
     """
-    reference_delta = delta or 1e-6  # at delta = 0 only pure mechanisms have a finite epsilon
+    reference_delta = delta or USUAL_DELTA  # at delta = 0 only pure mechanisms have a finite epsilon
     competitive = _competitive(profiles, reference_delta)
-    pairs = [(profile.epsilon(pair_delta), pair_delta) for profile in competitive for pair_delta in _deltas(reference_delta)]
-    for profile in competitive:
-        if not (has_many and profile.accountant.stepwise):
-            pairs += [(epsilon, profile.delta(epsilon)) for epsilon in points]
+    deltas = _deltas(reference_delta)
+    pairs = [(own.epsilon(pair_delta), pair_delta) for own in competitive for pair_delta in deltas]
+    for own in competitive:
+        if not (has_many and own.accountant.stepwise):
+            pairs += [(epsilon, own.delta(epsilon)) for epsilon in points]
     pair_epsilons, pair_deltas = np.array(pairs).reshape(-1, 2).T
     is_finite = np.isfinite(pair_epsilons)
     upper = delta_from_pairs(pair_epsilons[is_finite], pair_deltas[is_finite], epsilons)
@@ -250,51 +277,53 @@ def _from_pairs(
 
 
 def _competitive(profiles: Sequence[ComposedProfile], delta: float) -> list[ComposedProfile]:
-    """Return the profiles whose epsilon at `delta` is finite and exceeds the best one by a factor of at most COMPETITIVE."""
-    epsilon_by_profile = {profile: profile.epsilon(delta) for profile in profiles}
-    limit = COMPETITIVE * min(epsilon_by_profile.values(), default=math.inf)
-    return [profile for profile, epsilon in epsilon_by_profile.items() if epsilon <= limit and math.isfinite(epsilon)]
+    """Return the profiles whose epsilon at `delta` is finite and at most COMPETITIVE times the best one."""
+    epsilons = {own: own.epsilon(delta) for own in profiles}
+    limit = COMPETITIVE * min(epsilons.values(), default=math.inf)
+    return [own for own, epsilon in epsilons.items() if epsilon <= limit and math.isfinite(epsilon)]
 
 
 def _deltas(reference_delta: float) -> list[float]:
     """Return the deltas at which one-sided accountants are run: 0, the delta of interest, and a grid from below it to LAST_DELTA."""
-    first = max(min(1e-3 * reference_delta, 1e-9), 1e-300)
+    first = max(min(1e-3 * reference_delta, 1e-9), TINY)  # well below every delta at which a curve is read
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
     return [0.0, reference_delta, *sparse.tolist(), *close.tolist()]
 
 
 class FallingLine(NamedTuple):
-    """A line of a trade-off curve: the false negative rate is `height` - `fall` x the false positive rate."""
+    """The line (false negative rate) = height - fall * (false positive rate), part of a trade-off curve."""
 
     fall: float
     height: float
 
     def crossing(self, other: FallingLine) -> float:
-        """Return the false positive rate at which two lines cross."""
+        """Return the false positive rate at which two lines of different falls cross."""
         return (self.height - other.height) / (self.fall - other.fall)
 
 
 def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
-    """Return the false positive rates at which the trade-off curve of these (epsilon, delta) pairs bends. They include 0 and 1.
+    """Return 0, the false positive rates at which the trade-off curve of these (epsilon, delta) pairs bends, and 1, in increasing order.
+
+    Pairs whose epsilon exceeds LARGEST_EXPONENT are left out.
 
     Each pair bounds the false negative rate from below by max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)). The maximum of these
     bounds is convex and piecewise linear. So a picture through its corners is exact, and a picture through other points would lie above
     the curve.
     """
-    heights: dict[float, float] = {0.0: 0.0}
+    heights: dict[float, float] = {0.0: 0.0}  # the largest height of the lines of each fall
     for epsilon, delta in pairs:
         if epsilon <= LARGEST_EXPONENT:
             steep, flat = math.exp(epsilon), math.exp(-epsilon)
             heights[steep] = max(heights.get(steep, 0.0), 1.0 - delta)
             heights[flat] = max(heights.get(flat, 0.0), flat * (1.0 - delta))
     lines = [FallingLine(fall, height) for fall, height in sorted(heights.items(), reverse=True)]
-    bends = (left.crossing(right) for left, right in pairwise(_upper_envelope(lines)))
-    return (0.0, *sorted({x for x in bends if 0.0 < x < 1.0}), 1.0)
+    bends = {left.crossing(right) for left, right in pairwise(_upper_envelope(lines))}
+    return (0.0, *sorted(x for x in bends if 0.0 < x < 1.0), 1.0)
 
 
 def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
-    """Return the lines that are the highest at some point. The lines are given and returned in order, the steepest first."""
+    """Return the lines that are the highest at some false positive rate >= 0. Input and output have the steepest line first."""
     highest: list[FallingLine] = []
     for line in lines:
         while highest and _is_hidden(highest, line):
@@ -304,7 +333,7 @@ def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
 
 
 def _is_hidden(highest: list[FallingLine], line: FallingLine) -> bool:
-    """Return whether the last of the highest lines is nowhere the highest after a flatter line is added."""
+    """Return whether the last of the highest lines is the highest at no false positive rate >= 0 once a flatter line is added."""
     last = highest[-1]
     if line.height >= last.height:
         return True

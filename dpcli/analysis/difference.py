@@ -136,7 +136,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
         delta: the delta at which both are compared; if None, the delta of the first file, else that of the second.
 
     Raises:
-        InputError: a file cannot be read or contradicts itself, both are standard input, or no delta is stated.
+        InputError: a file cannot be read or contradicts itself, both are standard input, or neither a file nor `delta` states a delta.
     """
     if a == b == "-":
         raise InputError("expected only one pipeline on standard input, found both")
@@ -168,7 +168,10 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
 
 
 def _interaction(increase: float, increases: list[float]) -> float:
-    return increase - math.fsum(increases) if all(map(math.isfinite, (increase, *increases))) else math.nan
+    """Return the joint increase minus the sum of the single ones; NaN if one of them is not finite."""
+    if not all(map(math.isfinite, (increase, *increases))):
+        return math.nan
+    return increase - math.fsum(increases)
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:
@@ -186,19 +189,20 @@ def statement_of(pipeline: Pipeline) -> dict[str, Any]:
 
 def _statement_changes(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
     """Return the changed keys of the statement in words. A change of delta counts only if no flag states a delta."""
-    old, new = (
-        {**statement_of(pipeline), "delta": stated_delta(pipeline) if delta is None else delta} for pipeline in (before, after)
-    )
+    old, new = statement_of(before), statement_of(after)
+    old["delta"], new["delta"] = (delta, delta) if delta is not None else (stated_delta(before), stated_delta(after))
     return tuple(f"{key} {_word(old[key])} -> {_word(new[key])}" for key in old if old[key] != new[key])
 
 
 def _word(value: Any) -> str:
+    """Return a value of a statement as the file writes it; "none" if the file does not state it."""
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _priced(change: Change, tables: Tables, first: Account) -> Priced:
+    """Return the cost of a change to `tables`, whose account is `first`. If the changed file is refused, the cost says why."""
     if change.free:
         return Priced(change, first.upper, 0.0)
     try:
@@ -307,7 +311,8 @@ def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[
 
 
 def _same(a: Any, b: Any) -> bool:
-    return bool(a == b) or repr(a) == repr(b)  # equal representations also match NaN, which some sections may contain
+    """Return whether two values of a file are equal. NaN, which some sections may contain, equals NaN here."""
+    return bool(a == b) or repr(a) == repr(b)
 
 
 def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
@@ -360,6 +365,7 @@ def _edited(tables: Tables, path: Path, value: Any) -> Tables:
 
 
 def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
+    """Yield the entries of a list after an edit at `path`, which starts with an entry's name. An added entry comes last."""
     name, *rest = path
     for entry in entries:
         if entry["name"] != name:

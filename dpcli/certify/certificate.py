@@ -1,4 +1,7 @@
-"""Proves the headline of a pipeline: finds plans, lets the checker follow them, and keeps what was proved as a certificate."""
+"""Proves the epsilon or delta that `dpcli account` prints for a pipeline, and writes the proofs as a certificate.
+
+proof_search.py finds a plan for each bound, and checker.py computes along it in ball arithmetic. Only what the checker proves is kept.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ from dpcli.certify.certified_parts import CertifiedParts, certified_parts
 from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
-SHARES = (Decimal("0.0001"), Decimal("0.003"))  # by which epsilon is raised where the headline has no proof
-PADS = (1.0, 1 / 30)  # shares of the usual pad that are tried
+SHARES = (Decimal("0.0001"), Decimal("0.003"))  # shares of epsilon by which it is raised if the headline has no proof
+PADS = (
+    1.0,
+    1 / 30,
+)  # factors of the usual pad of a plan (proof_search.py); a smaller pad may help where the usual one proves nothing
 MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' interval before it is an internal error
 
 
@@ -29,11 +35,11 @@ class Proof:
     """A proof of the cost of a pipeline.
 
     account: what the accountants say.
-    epsilon, delta: texts of the proved upper bound; one of them is what was asked.
-    headline: the bound that the accountants print, which is that bound unless no proof of it was found.
-    lower: text of the epsilon (or delta) that is proved to be too small; None without one.
-    reasons: why the headline, or its lower end, is not proved.
-    certificate: the whole, as JSON.
+    epsilon, delta: decimal texts. It is proved that the pipeline is (epsilon, delta)-DP. One of them was asked for.
+    headline: text of the bound that the accountants print. The proved one is larger if no proof of the headline was found.
+    lower: text of an epsilon (or delta) that is proved to be too small; None if there is none.
+    reasons: why the headline, or the lower end of the accountants' interval, is not proved.
+    certificate: the certificate, as a JSON object.
     """
 
     account: Account
@@ -59,7 +65,8 @@ def prove(
 
     Raises:
         NotRepresentable: the checker knows no pair of a mechanism, or no bound has a proof within the work that is allowed.
-        InternalError: a proved bound contradicts the accountants' certified interval; the message has both numbers.
+        InternalError: the proved upper bound is below the accountants' lower bound (the message has both numbers), or `certified_parts`
+            raises it.
         InputError: as for `dpcli.account`.
     """
     from dpcli.certify import checker
@@ -107,19 +114,20 @@ def prove(
 
 
 def _texts(result: Account, value: str) -> Json:
+    """Return epsilon and delta as texts: `value` for the quantity that was computed, and the number at which it was computed."""
     fixed = repr(result.at) if result.at else "0"
     return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
 
 
 def _known(result: Account, value: float) -> tuple[float, float]:
-    """Return an epsilon and its delta as the accountants have them, from one end of their interval."""
+    """Return an epsilon and its delta as the accountants have them. value: one end of the interval of `result`."""
     if result.quantity == "epsilon" and value == 0.0 < result.at:  # delta at epsilon 0 is less than the delta that was asked
         return 0.0, account(result.pipeline, epsilon=0.0, group_size=result.group_size).upper
     return (value, result.at) if result.quantity == "epsilon" else (result.at, value)
 
 
 def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> Iterator[str]:
-    """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
+    """Yield texts of bounds to prove: the headline as printed, then for an epsilon slightly larger ones and that of Chernoff's bound."""
     yield up(result.upper, decimals)
     if result.quantity == "epsilon" and result.at > 0.0:
         for share in SHARES:
@@ -152,7 +160,7 @@ def _lower(statement: CertifiedParts, texts: Json, known: tuple[float, float]) -
 
 
 def _proof(case: tuple[list[Json], str], key: str, texts: Json, upper: bool, known: tuple[float, float]) -> Json:
-    """Return a plan that the checker has followed. Raises NoPlan if none is found, and Unproved if it does not prove the bound."""
+    """Return a plan by which the checker proves the bound. Raises NoPlan if no plan is found, and Unproved if none proves the bound."""
     from dpcli.certify import checker
 
     parts, direction = case
@@ -200,7 +208,8 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
 
     Raises:
         AnotherFile: It is about others.
-        NotRepresentable: No certificate can be about the pipeline, as one of its mechanisms has no pair that the checker knows.
+        NotRepresentable: No certificate can be about the pipeline, for the reasons of `certified_parts`.
+        KeyError, TypeError: The certificate's claims are missing or no list. Callers catch such errors, as anybody may write one.
     """
     stated = certificate.get("statement")
     group_size = stated.get("group_size") if isinstance(stated, dict) else None

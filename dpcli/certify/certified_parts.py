@@ -1,6 +1,8 @@
-"""The statement that a certificate proves: the parts of a pipeline with exact numbers, and what their pairs take for granted.
+"""The statement that a certificate proves: the parts of a pipeline with exact numbers, and the assumptions about their pairs.
 
-Noise, sensitivities and sampling rates are read as the decimals and fractions that the file states, not as the doubles next to them.
+`certified_parts` converts each mechanism into a part, which is the dominating pair of a mechanism in the form that checker.py reads. Noise,
+sensitivities, rates and epsilons are the decimals and fractions of the file wherever the accountants use them as stated. A number that the
+accountants compute is taken from them, rounded up, and the certificate lists it as an assumption.
 """
 
 from __future__ import annotations
@@ -32,12 +34,210 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, 
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixtureReplaced
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.schemes import FixedSize
+from dpcli.mechanisms.sampling.schemes import FixedSize, Scheme
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure, StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp, Zcdp
 
-MOST_PARTS = 40  # parts of different parameters; each is integrated by itself
-MOST_ALTERNATIVES = 64  # choices of one part from each division of the data, each of which has proofs of its own
+MOST_PARTS = 40  # parts of different parameters; the checker integrates each by itself
+MOST_ALTERNATIVES = 64  # choices of one part from each division of the data; each choice needs proofs of its own
+
+Part = dict[str, Any]  # a pair in the checker's form: "kind", and its parameters as strings of fractions or as integers
+Converted = tuple[Part, tuple[str, ...]]  # a part, and the assumptions about its pair
+Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # the items of each part, which are hashable, and its count
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedParts:
+    """The parts of a pipeline as a certificate states them.
+
+    parts: the parts that compose for all data, in the checker's form, each with its count.
+    assumptions: what is assumed of the pairs, in words.
+    attained: whether the stated pairs are those of some data. Only then is a lower bound for them a lower bound for the pipeline.
+    alternatives: lists of parts for the disjoint parts of the data. One list composes with `parts`, and proofs must hold for each. Empty if
+        there are fewer than two different lists.
+    """
+
+    parts: tuple[Part, ...]
+    assumptions: tuple[str, ...]
+    attained: bool
+    alternatives: tuple[tuple[Part, ...], ...] = ()
+
+    def stated(self) -> dict[str, Any]:
+        """Return the keys of a certificate that say what is composed: "parts", and "alternatives" if there are any."""
+        keys: dict[str, Any] = {"parts": list(self.parts)}
+        if self.alternatives:
+            keys["alternatives"] = [list(parts) for parts in self.alternatives]
+        return keys
+
+
+def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
+    """Return what a certificate states about a pipeline.
+
+    Args:
+        pipeline: the pipeline.
+        group_size: number of units of privacy that change together.
+
+    Raises:
+        NotRepresentable: the checker knows no pair of a mechanism, the file is adaptive, nothing in it costs anything, or it has more than
+            MOST_PARTS parts or MOST_ALTERNATIVES alternatives.
+        InternalError: the accountants use a smaller number than the one that the file states.
+        InputError: as for `resolve`.
+    """
+    privacy = pipeline.privacy
+    if privacy.adaptive:
+        raise NotRepresentable("an adaptive file promises its cap, which no composition of fixed mechanisms proves")
+    lines = resolve(pipeline, group_size)
+    neighbours = Neighbours(privacy.adjacency, privacy.max_contributions or 1, group_size)
+    conversion = _Conversion(neighbours, privacy.dataset_size, {entry.name: entry for entry in pipeline.mechanisms})
+    common = conversion.parts(line for line in lines if not _is_divided(line))
+    divided = [line for line in lines if _is_divided(line)]
+    alternatives = _choices([[conversion.parts(branch) for branch in _branches(line)] for line in divided])
+    if len(alternatives) == 1:  # there is nothing to choose
+        common, alternatives = _added((common, *alternatives)), []
+    if not common and not alternatives:
+        raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
+    number = len(common) + sum(map(len, alternatives))
+    if number > MOST_PARTS:
+        raise NotRepresentable(f"{number} different mechanisms; certify takes at most {MOST_PARTS}")
+    assumptions = [COMPOSITION, *conversion.assumptions]
+    if divided:
+        assumptions.append(DISJOINT)
+    return CertifiedParts(_with_counts(common), tuple(assumptions), conversion.attained, tuple(map(_with_counts, alternatives)))
+
+
+def _is_divided(line: BillLine) -> bool:
+    """Return whether the line stands for mechanisms on disjoint parts of the data."""
+    return isinstance(_plain(line.mechanism), Parallel)
+
+
+def _choices(divisions: list[list[Counted]]) -> list[Counted]:
+    """Return the different lists of parts that result from choosing one branch of each division. Without divisions it is one empty list.
+
+    An empty list is left out if there is another one, which costs at least as much. Raises NotRepresentable if there are more than
+    MOST_ALTERNATIVES choices.
+    """
+    if math.prod(map(len, divisions)) > MOST_ALTERNATIVES:
+        raise NotRepresentable(f"more than {MOST_ALTERNATIVES} choices of one part from each division of the data")
+    different = list(dict.fromkeys(map(_added, itertools.product(*divisions))))
+    return [choice for choice in different if choice] or different
+
+
+def _added(several: Iterable[Counted]) -> Counted:
+    """Return all parts of several lists. The counts of equal parts add up."""
+    counts: dict[tuple[tuple[str, Any], ...], int] = {}
+    for counted in several:
+        for items, count in counted:
+            counts[items] = counts.get(items, 0) + count
+    return tuple(counts.items())
+
+
+def _with_counts(counted: Counted) -> tuple[Part, ...]:
+    """Return the parts as a certificate lists them, each with its count under the key "count"."""
+    return tuple({**dict(items), "count": count} for items, count in counted)
+
+
+def _plain(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism whose pair the accountants use, without the note that it may not be attained."""
+    while isinstance(mechanism, Dominated):
+        mechanism = mechanism.by
+    return mechanism
+
+
+def _branches(line: BillLine) -> Iterator[list[BillLine]]:
+    """Yield, for each disjoint part of the data, a line for each of its entries.
+
+    Raises NotRepresentable if entries of one part share a sample, because they have a mechanism in common.
+    """
+    mechanism = _plain(line.mechanism)
+    assert isinstance(mechanism, Parallel)
+    if sum(len(branch.parts) for branch in mechanism.branches) != len(line.entries):
+        raise NotRepresentable(f'"{line.name}": entries that share a sample within a part of the data')
+    entries = iter(line.entries)
+    for branch in mechanism.branches:
+        own = itertools.islice(entries, len(branch.parts))
+        yield [BillLine(entry.name, part, count, (entry,)) for (part, count), entry in zip(branch.parts, own, strict=True)]
+
+
+class _Conversion:
+    """Converts mechanisms into parts, and records on the way what is assumed of their pairs and whether all of them are attained."""
+
+    def __init__(self, neighbours: Neighbours, dataset_size: int | None, entries: Mapping[str, Entry]) -> None:
+        self.neighbours, self.dataset_size, self.entries = neighbours, dataset_size, entries
+        self.assumptions: dict[str, None] = {}  # a set that keeps its order
+        self.attained = True
+
+    def parts(self, lines: Iterable[BillLine]) -> Counted:
+        """Return the parts of some lines, without those that cost nothing.
+
+        Raises NotRepresentable if the checker has no pair for a mechanism, and InternalError as `certified_parts` does.
+        """
+        return _added(((tuple(part.items()), count),) for part, count in self._each(lines))
+
+    def _each(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
+        for line, mechanism, count in _mechanisms(self.entries, lines):
+            self.attained = self.attained and mechanism.attained() and not _is_rounded_up(line)
+            plain = _plain(mechanism)
+            if isinstance(plain, Free):
+                continue
+            convert = CONVERSIONS.get(type(plain))
+            if convert is None:
+                raise NotRepresentable(f'"{line.name}": certify has no pair for {_described(line, self.neighbours)}')
+            part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
+            self.assumptions |= dict.fromkeys(assumed)
+            self.attained = self.attained and not any(isinstance(assumption, AsComputed) for assumption in assumed)
+            yield part, count
+
+
+def _described(line: BillLine, neighbours: Neighbours) -> str:
+    """Return a refused mechanism in words: its type, its sampling, and the number of records if it is above 1."""
+    entry = line.entries[0]
+    words = [f"mechanisms of type {entry.type}"]
+    if entry.sampling is not None:
+        words.append(f"with sampling {entry.sampling.scheme}")
+        if getattr(entry.sampling, "max_batch_size", None) is not None:
+            words.append("and max_batch_size")
+    if neighbours.records > 1:
+        words.append(f"of {neighbours.records:,} records of a unit")
+    return " ".join(words)
+
+
+def _mechanisms(entries: Mapping[str, Entry], lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
+    """Yield each line with its mechanism and count. A mechanism on a sample of all records is replaced by the one without sampling."""
+    for line in lines:
+        yield from _members(entries, line, _unsampled(line.mechanism), line.count)
+
+
+def _members(
+    entries: Mapping[str, Entry], line: BillLine, mechanism: Mechanism, count: int
+) -> Iterator[tuple[BillLine, Mechanism, int]]:
+    """Yield the members of a composed mechanism with their counts, or the mechanism itself if it is not composed.
+
+    A member that the file declares by an entry gets a line with this entry, from which its numbers are read.
+    """
+    spec = _spec(line)
+    names = [] if spec is None else named(spec)
+    if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
+        for name, (part, runs) in zip(names, mechanism.parts, strict=True):
+            yield from _members(entries, replace(line, entries=(entries[name],)), part, runs * count)
+    else:
+        yield from ((line, part, runs) for part, runs in parts_of(mechanism, count))
+
+
+def _unsampled(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism that runs on all records if this one runs on a Poisson sample of rate 1; else this one."""
+    plain = _plain(mechanism)
+    if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:
+        return mechanism
+    return plain.inner if mechanism.attained() else plain.inner.unclaimed()
+
+
+def _spec(line: BillLine) -> Spec | None:
+    """Return the keys of the line's only entry; None if several entries share a sample, so that no entry states the mechanism."""
+    return line.entries[0].spec if len(line.entries) == 1 else None
+
+
+# What a certificate assumes of the pairs. `dpcli explain` has the proofs that no paper has.
 COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
 GAUSSIAN = "Gaussian noise is dominated by its shift in one coordinate (Balle, Wang 2018, arXiv:1805.06530)"
 LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcli explain laplace)"
@@ -58,231 +258,122 @@ FIXED_SIZE = "every sample of the stated size is as likely as any other (Wang, B
 DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
 GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
 
-NEAR = Fraction(1, 10**11)  # relative distance of squares up to which the accountants' rounding, 1e-12 of the root, accounts for it
-REACH = 16.0  # standard deviations of a discrete Gaussian that are added up; e^-128 of it lies beyond
-
-ROUNDING = Fraction(1, 10**14)  # relative error of a quotient and a few roots of doubles, at most; 4e-16 was seen
-
-Part = dict[str, Any]
-Converted = tuple[Part, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class CertifiedParts:
-    """The parts of a pipeline as a certificate states them.
-
-    parts: the parts in the checker's form, each with its count.
-    alternatives: lists of parts, of which one composes with `parts`, whichever it is: the disjoint parts of the data. Empty without any.
-    assumptions: what is assumed of the pairs, in words.
-    attained: whether the pairs are those of some data, so that a lower bound on epsilon says something of the pipeline.
-    """
-
-    parts: tuple[Part, ...]
-    assumptions: tuple[str, ...]
-    attained: bool
-    alternatives: tuple[tuple[Part, ...], ...] = ()
-
-    def stated(self) -> dict[str, Any]:
-        """Return the keys of a certificate that say what is composed."""
-        own = {"alternatives": [list(parts) for parts in self.alternatives]} if self.alternatives else {}
-        return {"parts": list(self.parts), **own}
-
-
-def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
-    """Return the statement for a pipeline. Raises NotRepresentable, with the reason, if the checker knows no pair of a mechanism."""
-    privacy = pipeline.privacy
-    neighbours = Neighbours(privacy.adjacency, privacy.max_contributions or 1, group_size)
-    if privacy.adaptive:
-        raise NotRepresentable("an adaptive file promises its cap, which no composition of fixed mechanisms proves")
-    lines = resolve(pipeline, group_size)
-    convert = _Conversion(neighbours, privacy.dataset_size, {entry.name: entry for entry in pipeline.mechanisms})
-    divided = [line for line in lines if isinstance(_plain(line.mechanism), Parallel)]
-    common = convert.parts(line for line in lines if line not in divided)
-    divisions = [[convert.parts(branch) for branch in _branches(line)] for line in divided]
-    if math.prod(len(branches) for branches in divisions) > MOST_ALTERNATIVES:
-        raise NotRepresentable(f"more than {MOST_ALTERNATIVES} choices of one part from each division of the data")
-    chosen = dict.fromkeys(_added(choice) for choice in itertools.product(*divisions))
-    alternatives = [
-        alternative for alternative in chosen if alternative or len(chosen) == 1
-    ]  # what costs nothing is in every other one
-    if len(alternatives) == 1:  # the only one is a part of the whole
-        common, alternatives = _added((common, *alternatives)), []
-    if not common and not alternatives:
-        raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
-    number = len(common) + sum(map(len, alternatives))
-    if number > MOST_PARTS:
-        raise NotRepresentable(f"{number} different mechanisms; certify takes at most {MOST_PARTS}")
-    assumptions = (COMPOSITION, *convert.assumptions, *((DISJOINT,) if divided else ()))
-    stated = tuple(tuple({**dict(key), "count": n} for key, n in counted) for counted in (common, *alternatives))
-    return CertifiedParts(stated[0], assumptions, convert.attained, stated[1:])
-
-
-Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # the items of each part, and its count
-
-
-def _added(several: Iterable[Counted]) -> Counted:
-    """Return all parts of several lists; the counts of equal ones add up."""
-    counts: dict[tuple[tuple[str, Any], ...], int] = {}
-    for counted in several:
-        for key, count in counted:
-            counts[key] = counts.get(key, 0) + count
-    return tuple(counts.items())
-
-
-def _plain(mechanism: Mechanism) -> Mechanism:
-    while isinstance(mechanism, Dominated):
-        mechanism = mechanism.by
-    return mechanism
-
-
-def _branches(line: BillLine) -> Iterator[list[BillLine]]:
-    """Yield the lines of each disjoint part of the data. Raises NotRepresentable if entries of a part share a sample."""
-    mechanism = _plain(line.mechanism)
-    assert isinstance(mechanism, Parallel)
-    if sum(len(branch.parts) for branch in mechanism.branches) != len(line.entries):
-        raise NotRepresentable(f'"{line.name}": entries that share a sample within a part of the data')
-    entries = iter(line.entries)
-    for branch in mechanism.branches:
-        yield [BillLine(entry.name, own, count, (entry,)) for (own, count), entry in zip(branch.parts, entries, strict=False)]
-
-
-class _Conversion:
-    """The conversion of mechanisms into parts. It collects what is assumed of their pairs, and whether all of them are attained."""
-
-    def __init__(self, neighbours: Neighbours, dataset_size: int | None, entries: Mapping[str, Entry]) -> None:
-        self.neighbours, self.dataset_size, self.entries = neighbours, dataset_size, entries
-        self.assumptions: dict[str, None] = {}
-        self.attained = True
-
-    def parts(self, lines: Iterable[BillLine]) -> Counted:
-        """Return the parts of some lines, without what costs nothing."""
-        return _added(((tuple(part.items()), count),) for part, count in self._each(lines))
-
-    def _each(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
-        for line, mechanism, count in _mechanisms(self.entries, lines):
-            self.attained = self.attained and mechanism.attained() and not _is_rounded_up(line)
-            plain = _plain(mechanism)
-            if isinstance(plain, Free):
-                continue
-            convert = CONVERSIONS.get(type(plain))
-            if convert is None:
-                raise NotRepresentable(f'"{line.name}": certify has no pair for {_described(line, self.neighbours)}')
-            part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
-            self.assumptions |= dict.fromkeys(assumed)
-            self.attained = self.attained and not any(isinstance(assumption, AsComputed) for assumption in assumed)
-            yield part, count
-
-
-def _described(line: BillLine, neighbours: Neighbours) -> str:
-    """Return in words what is refused: the type, with the sampling and the number of records where they are part of the reason."""
-    entry = line.entries[0]
-    words = [f"mechanisms of type {entry.type}"]
-    if entry.sampling is not None:
-        words.append(f"with sampling {entry.sampling.scheme}")
-        if getattr(entry.sampling, "max_batch_size", None) is not None:
-            words.append("and max_batch_size")
-    if neighbours.records > 1:
-        words.append(f"of {neighbours.records:,} records of a unit")
-    return " ".join(words)
-
-
-def _mechanisms(entries: Mapping[str, Entry], lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
-    """Yield each line's mechanism with its count. A composed one is replaced by its members, each with a line of its own entry.
-
-    A sample of all records is no sample.
-    """
-    left = [(line, _unsampled(line.mechanism), line.count) for line in reversed([*lines])]
-    while left:
-        line, mechanism, count = left.pop()
-        names = named(line.entries[0].spec) if len(line.entries) == 1 else ()
-        if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
-            members = zip(names, mechanism.parts, strict=True)
-            left += reversed([(replace(line, entries=(entries[name],)), part, n * count) for name, (part, n) in members])
-        else:
-            yield from ((line, part, n) for part, n in parts_of(mechanism, count))
-
-
-def _unsampled(mechanism: Mechanism) -> Mechanism:
-    """Return the mechanism that runs on all records if this one runs on a sample of all of them; else this one."""
-    plain = _plain(mechanism)
-    if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:
-        return mechanism
-    return plain.inner if mechanism.attained() else plain.inner.unclaimed()
-
-
-def _one_entry(line: BillLine) -> Entry:
-    if len(line.entries) != 1:
-        raise NotRepresentable(f'"{line.name}": entries that share a sample')
-    return line.entries[0]
-
 
 class AsComputed(str):
-    """An assumption that a number is as the accountants computed it. Such a number is rounded up, so that no lower bound follows."""
+    """An assumption that a number is as the accountants computed it. Such a number is rounded up, so no lower bound follows from it."""
+
+
+NEAR = Fraction(1, 10**11)  # relative difference of two mu^2 that rounding explains: the accountants round mu up by up to 1e-12
+READING = Fraction(1, 10**12)  # relative difference of a ratio in exact arithmetic and in doubles that rounding explains
+ROUNDING = Fraction(1, 10**14)  # bounds the relative error of a quotient and a few roots of doubles; 4e-16 was seen
+REACH = 16.0  # standard deviations of a discrete Gaussian whose outcomes the checker adds up; about e^-128 of its mass lies beyond
 
 
 def _exact(value: float) -> Fraction:
-    """Return a number of the file as the decimal that was written."""
+    """Return a number of the file as the shortest decimal that reads as this double."""
     return Fraction(repr(value))
 
 
-def _ratio(line: BillLine, spec_type: type, noise_key: str, neighbours: Neighbours, all_records: bool) -> Fraction | None:
-    """Return sensitivity over noise, exactly: for all changing records if `all_records`, else for one record on a sample.
+def _stated_ratio(spec: GaussianSpec | LaplaceSpec) -> Fraction:
+    """Return the stated sensitivity over the stated noise, for specs without noise_multiplier."""
+    noise = spec.sigma if isinstance(spec, GaussianSpec) else spec.scale
+    assert spec.sensitivity is not None and noise is not None  # the file's reader requires both, or noise_multiplier
+    return _exact(spec.sensitivity) / _exact(noise)
 
-    None if the file does not state it as such: the accountants' double stands for it then, and that is assumed.
+
+def _ratio_of_all(line: BillLine, neighbours: Neighbours) -> Fraction | None:
+    """Return the exact sensitivity over noise for all records that change together; None if no single entry states it."""
+    spec = _spec(line)
+    if not isinstance(spec, GaussianSpec | LaplaceSpec):
+        return None
+    if spec.noise_multiplier is not None:
+        return neighbours.contribution_bounds / _exact(spec.noise_multiplier)
+    return neighbours.group * _stated_ratio(spec)
+
+
+def _ratio_of_one(line: BillLine, neighbours: Neighbours) -> Fraction | None:
+    """Return the exact bound on one record's contribution over noise; None if no single entry states it.
+
+    A stated sensitivity is that of all records of a unit, so it says nothing about one of several records.
     """
-    spec = line.entries[0].spec if len(line.entries) == 1 else None
-    if not isinstance(spec, spec_type):
+    spec = _spec(line)
+    if not isinstance(spec, GaussianSpec | LaplaceSpec):
         return None
-    multiplier, noise, sensitivity = (getattr(spec, key) for key in ("noise_multiplier", noise_key, "sensitivity"))
-    if multiplier is not None:
-        times = neighbours.records * (2 if neighbours.replaces else 1) if all_records else 1
-        return times / _exact(multiplier)
-    if not all_records and neighbours.records > 1:
-        return None
-    return (neighbours.group if all_records else 1) * _exact(sensitivity) / _exact(noise)
+    if spec.noise_multiplier is not None:
+        return 1 / _exact(spec.noise_multiplier)
+    return None if neighbours.records > 1 else _stated_ratio(spec)
 
 
-def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[Fraction, tuple[str, ...]]:
-    """Return the exact number, or the accountants' own with the assumption that it is right."""
-    if exact is None or computed > exact * (1 + Fraction(1, 10**12)):  # what is next to nothing is accounted as more than it is
+def _confirmed(line: BillLine, exact: Fraction | None, computed: float) -> tuple[Fraction, tuple[str, ...]]:
+    """Return the exact sensitivity over noise without an assumption if the accountants compute the same number.
+
+    If there is no exact one, or the accountants use more, as they do for a ratio next to 0, return theirs, rounded up, with the assumption
+    that it is an upper bound. Raises InternalError if the accountants use less than the file states.
+    """
+    if exact is None or computed > exact * (1 + READING):
         kind = line.entries[0].type
         assumed = AsComputed(
             f'"{line.name}" ({kind}): sensitivity over noise is at most {computed!r}, as the accountants computed it'
         )
         return Fraction(computed) * (1 + ROUNDING), (assumed,)
-    if not math.isclose(float(exact), computed, rel_tol=1e-12):
+    if not math.isclose(float(exact), computed, rel_tol=float(READING)):
         raise InternalError(f"certify reads {float(exact)!r} from the file, where the accountants have {computed!r}")
     return exact, ()
 
 
-def _mu_squared(line: BillLine, neighbours: Neighbours, computed: float) -> tuple[Fraction, tuple[str, ...]]:
-    """Return the squared sensitivity over noise of a release without sampling, and what is assumed of it."""
-    spec = line.entries[0].spec if len(line.entries) == 1 else None
-    norm = None if spec is None else squared_norm(spec)
-    if isinstance(spec, CorrelatedSpec) and norm is not None and math.isfinite(spec.noise_multiplier):
-        moves = neighbours.records * (2 if neighbours.replaces else 1)
-        exact = norm.value * (moves / _exact(spec.noise_multiplier)) ** 2
-        excess = Fraction(computed) ** 2 / exact - 1
-        if excess < -NEAR:
-            raise InternalError(
-                f"certify reads a square of {float(exact)!r} from the file, where the accountants have {computed!r}^2"
-            )
-        if excess <= NEAR and max(exact.numerator.bit_length(), exact.denominator.bit_length()) <= READABLE:
-            return exact, ()
-    ratio, assumed = _numbers(line, _ratio(line, GaussianSpec, "sigma", neighbours, True), computed)
+def _mu_squared(line: BillLine, neighbours: Neighbours, mu: float) -> tuple[Fraction, tuple[str, ...]]:
+    """Return the squared sensitivity over noise of Gaussian noise without sampling, and what is assumed of it.
+
+    mu: the accountants' sensitivity over noise. Raises InternalError if it is smaller than the file says.
+    """
+    square = _mu_squared_of_matrix(line, neighbours, mu)
+    if square is not None:
+        return square, ()
+    ratio, assumed = _confirmed(line, _ratio_of_all(line, neighbours), mu)
     return ratio**2, assumed
 
 
+def _mu_squared_of_matrix(line: BillLine, neighbours: Neighbours, mu: float) -> Fraction | None:
+    """Return the exact squared sensitivity over noise of a matrix mechanism.
+
+    None for another mechanism, if the exact number is too long to compute or to write down, or if the accountants' mu is larger. Raises
+    InternalError if their mu is smaller.
+    """
+    spec = _spec(line)
+    norm = None if spec is None else squared_norm(spec)
+    if not isinstance(spec, CorrelatedSpec) or norm is None or not math.isfinite(spec.noise_multiplier):
+        return None
+    exact = norm.value * (neighbours.contribution_bounds / _exact(spec.noise_multiplier)) ** 2
+    excess = Fraction(mu) ** 2 / exact - 1
+    if excess < -NEAR:
+        raise InternalError(f"certify reads a square of {float(exact)!r} from the file, where the accountants have {mu!r}^2")
+    bits = max(exact.numerator.bit_length(), exact.denominator.bit_length())
+    return exact if excess <= NEAR and bits <= READABLE else None
+
+
 def _is_rounded_up(line: BillLine) -> bool:
-    norm = squared_norm(line.entries[0].spec) if len(line.entries) == 1 else None
+    """Return whether the sensitivity of the line's matrix mechanism is rounded up, so that no data attain it."""
+    spec = _spec(line)
+    norm = None if spec is None else squared_norm(spec)
     return norm is not None and norm.rounded
 
 
+def _sampling(line: BillLine) -> Scheme | None:
+    """Return the sampling of the line's entry, or None. Raises NotRepresentable if several entries share a sample."""
+    if len(line.entries) != 1:
+        raise NotRepresentable(f'"{line.name}": entries that share a sample')
+    return line.entries[0].sampling
+
+
 def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
-    sampling = _one_entry(line).sampling
-    exact = None if sampling is None else sampling.exact_rate(dataset_size)
+    """Return the exact sampling rate that the file states. `rate` is the accountants' rate.
+
+    Raises NotRepresentable if the file states no rate or another one, if it limits the batches, or if several entries share the sample.
+    """
+    sampling = _sampling(line)
     if getattr(sampling, "max_batch_size", None) is not None:
         raise NotRepresentable(f'"{line.name}": certify knows samples without max_batch_size')
+    exact = None if sampling is None else sampling.exact_rate(dataset_size)
     if exact is None or float(exact) != rate:
         raise NotRepresentable(f'"{line.name}": certify knows samples whose rate the file states, and the accountants use {rate!r}')
     return Fraction(exact)
@@ -294,26 +385,28 @@ def _gaussian(mechanism: Gaussian, line: BillLine, neighbours: Neighbours, _: in
 
 
 def _sampled_gaussian(mechanism: SampledGaussian, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
-    ratio, assumed = _numbers(line, _ratio(line, GaussianSpec, "sigma", neighbours, False), mechanism.mu)
+    ratio, assumed = _confirmed(line, _ratio_of_one(line, neighbours), mechanism.mu)
     rate = _rate(line, dataset_size, mechanism.rate)
     relation = "replace-one" if isinstance(mechanism, SampledGaussianReplaced) else "add-remove"
     part = {"kind": "mixture", "mu_squared": str(ratio**2), "rate": str(rate), "records": mechanism.records, "relation": relation}
     grouped = (GROUPED,) if mechanism.records > 1 else ()
-    return part, (GAUSSIAN, SAMPLED, *grouped, *((REPLACED,) if neighbours.replaces else ()), *assumed)
+    replaced = (REPLACED,) if neighbours.replaces else ()
+    return part, (GAUSSIAN, SAMPLED, *grouped, *replaced, *assumed)
 
 
 def _laplace(mechanism: Laplace, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    ratio, assumed = _numbers(line, _ratio(line, LaplaceSpec, "scale", neighbours, True), mechanism.epsilon)
+    ratio, assumed = _confirmed(line, _ratio_of_all(line, neighbours), mechanism.epsilon)
     return {"kind": "laplace", "epsilon": str(ratio)}, (LAPLACE, *assumed)
 
 
 def _replaced_laplace(
     mechanism: LaplaceMixtureReplaced, line: BillLine, neighbours: Neighbours, dataset_size: int | None
 ) -> Converted:
+    """Convert Laplace noise on a Poisson sample under replace-one. Raises NotRepresentable if several records change together."""
     mixture = mechanism.mixture
     if not mixture.single or mixture.weights is None:
         raise NotRepresentable(f'"{line.name}": certify knows one replaced record on a sample of Laplace noise')
-    ratio, assumed = _numbers(line, _ratio(line, LaplaceSpec, "scale", neighbours, False), mixture.reach)
+    ratio, assumed = _confirmed(line, _ratio_of_one(line, neighbours), mixture.reach)
     rate = _rate(line, dataset_size, mixture.weights[0])
     part = {"kind": "laplace", "epsilon": str(ratio), "rate": str(rate), "relation": "replace-one"}
     return part, (LAPLACE, SAMPLED, REPLACED_LAPLACE, *assumed)
@@ -324,33 +417,44 @@ def _discrete_laplace(mechanism: DiscreteLaplace, line: BillLine, neighbours: Ne
 
 
 def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    spec, variance = line.entries[0].spec if len(line.entries) == 1 else None, _exact(mechanism.sigma) ** 2
+    """Convert discrete Gaussian noise on one integer, which may be the sum of the noises on a vector's coordinates (`vector_of`).
+
+    Such a sum is not exactly a discrete Gaussian, and the accountants lower its sigma by more than the difference. This is assumed.
+    """
+    spec = _spec(line)
+    variance = _exact(mechanism.sigma) ** 2
     assumed: tuple[str, ...] = (ONE_INTEGER,)
     if isinstance(spec, DiscreteGaussianSpec):
-        stated = _exact(spec.sigma) ** 2
-        coordinates = round(variance / stated)
-        if coordinates == 1:
-            variance = stated
-        else:  # the accountants lower sigma by more than the sum of the noises differs from a discrete Gaussian
+        variance_of_one = _exact(spec.sigma) ** 2
+        noises = round(variance / variance_of_one)
+        if noises == 1:
+            variance = variance_of_one
+        else:
             variance = Fraction(mechanism.sigma) ** 2 * (1 - ROUNDING)
-            assumed = (AsComputed(f'"{line.name}" ({line.entries[0].type}): {SUM_OF_INTEGERS.format(coordinates)}'), ONE_INTEGER)
+            assumed = (AsComputed(f'"{line.name}" ({line.entries[0].type}): {SUM_OF_INTEGERS.format(noises)}'), ONE_INTEGER)
     reach = math.ceil(REACH * mechanism.sigma)
     part = {"kind": "discrete-gaussian", "sigma_squared": str(variance), "sensitivity": mechanism.sensitivity, "reach": reach}
     return part, assumed
 
 
 def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
+    """Convert a mechanism on a sample whose pair follows from that of the mechanism.
+
+    Raises NotRepresentable if several records change together, if the checker has no such pair, or as `_rate` does.
+    """
     if neighbours.records > 1:
         raise NotRepresentable(f'"{line.name}": certify knows one record on a sample of this mechanism')
-    inner, replaced = _plain(mechanism.inner), isinstance(mechanism, PoissonReplaced)
+    inner = _plain(mechanism.inner)
+    is_replaced = isinstance(mechanism, PoissonReplaced)
     convert = CONVERSIONS.get(type(inner))
-    if convert is None or type(inner) in NEVER_SAMPLED or (replaced and type(inner) not in MIRRORED):
+    has_pair = type(inner) in MIRRORED if is_replaced else type(inner) not in NEVER_SAMPLED
+    if convert is None or not has_pair:
         raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism on a sample ({line.entries[0].type})')
     part, assumed = convert(inner, line, neighbours, None)
     part["rate"] = str(_rate(line, dataset_size, mechanism.rate))
-    if not replaced:
+    if not is_replaced:
         return part, (*assumed, SAMPLED)
-    drawn = FIXED_SIZE if isinstance(_one_entry(line).sampling, FixedSize) else SAMPLED
+    drawn = FIXED_SIZE if isinstance(_sampling(line), FixedSize) else SAMPLED
     return {**part, "relation": "replace-one"}, (*assumed, drawn, REPLACED_ATOMS)
 
 
@@ -360,65 +464,75 @@ def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: 
 
 
 def _pure(line: BillLine, epsilon: float) -> tuple[Fraction, tuple[str, ...]]:
-    """Return the epsilon of the file, or the accountants' own, rounded up, with the assumption that it is right.
+    """Return the epsilon of the file without an assumption if it is `epsilon`, the accountants' own.
 
-    Raises NotRepresentable for randomised response that states `keep`, near 1 of which a double is too coarse.
+    Otherwise return theirs, rounded up, with the assumption that it is an upper bound. Raises NotRepresentable for randomised response that
+    states `keep`: near keep = 1, the double that the accountants use is too coarse.
     """
-    spec = line.entries[0].spec if len(line.entries) == 1 else None
+    spec = _spec(line)
     if getattr(spec, "keep", None) is not None:
         raise NotRepresentable(f'"{line.name}": certify reads the epsilon of randomised response, not keep: state epsilon')
     if getattr(spec, "epsilon", None) == epsilon:
         return _exact(epsilon), ()
     assumed = AsComputed(f'"{line.name}" ({line.entries[0].type}): epsilon is at most {epsilon!r}, as the accountants computed it')
-    return max(Fraction(epsilon), _exact(epsilon)) * (1 + ROUNDING), (assumed,)
+    return _at_least(epsilon) * (1 + ROUNDING), (assumed,)
+
+
+def _at_least(value: float) -> Fraction:
+    """Return the larger of the exact double, which the accountants use, and its decimal, which is printed."""
+    return max(Fraction(value), _exact(value))
 
 
 def _rho(mechanism: Mechanism, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    """Convert what is known by its rho: exactly for noise on integers, otherwise the double that the accountants have."""
+    """Convert a mechanism of which the checker uses rho alone.
+
+    The rho of discrete Gaussian noise on a vector is computed exactly from the file. Any other rho is the accountants', which is assumed.
+    """
     rho = mechanism.zcdp()
-    for exact in _squared_moves(mechanism, line, neighbours):
-        if math.isclose(float(exact / 2), rho, rel_tol=1e-12):
-            return {"kind": "zcdp", "rho": str(exact / 2)}, (INTEGERS_OF_VECTOR,)
-    stated = max(Fraction(rho), _exact(rho))  # the double that the accountants have, and the decimal that is printed
-    if getattr(line.entries[0].spec, "rho", None) != rho:  # computed
-        stated *= 1 + ROUNDING
-    return {"kind": "zcdp", "rho": str(stated)}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
+    for mu_squared in _mu_squared_of_vector(mechanism, line, neighbours):
+        exact = mu_squared / 2
+        if math.isclose(float(exact), rho, rel_tol=float(READING)):
+            return {"kind": "zcdp", "rho": str(exact)}, (INTEGERS_OF_VECTOR,)
+    upper = _at_least(rho)
+    is_computed = getattr(line.entries[0].spec, "rho", None) != rho
+    if is_computed:
+        upper *= 1 + ROUNDING
+    return {"kind": "zcdp", "rho": str(upper)}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
 
 
-def _squared_moves(mechanism: Mechanism, line: BillLine, neighbours: Neighbours) -> Iterator[Fraction]:
-    """Yield the squares of sensitivity over noise that the accountants may have taken for discrete Gaussian noise on a vector."""
-    spec = line.entries[0].spec if len(line.entries) == 1 else None
-    if isinstance(spec, DiscreteGaussianSpec):
-        variance = _exact(spec.sigma) ** 2
-        if isinstance(mechanism, DiscreteGaussianVector):
-            yield max(sum(x * x for x in shift) for shift in mechanism.shifts) / variance
-        else:
-            yield Norms.stated(spec.moved, None, None, None, neighbours.group).squared / variance
-            yield (neighbours.group * _exact(spec.moved)) ** 2 / variance
+def _mu_squared_of_vector(mechanism: Mechanism, line: BillLine, neighbours: Neighbours) -> Iterator[Fraction]:
+    """Yield the squares of sensitivity over noise that the accountants may use for discrete Gaussian noise on a vector.
+
+    Nothing for other noise. If the mechanism lists no shifts, the squared norm is a whole number or that of the decimal in the file.
+    """
+    spec = _spec(line)
+    if not isinstance(spec, DiscreteGaussianSpec):
+        return
+    variance = _exact(spec.sigma) ** 2
+    if isinstance(mechanism, DiscreteGaussianVector):
+        yield max(sum(x * x for x in shift) for shift in mechanism.shifts) / variance
+    else:
+        yield Norms.stated(spec.moved, None, None, None, neighbours.group).squared / variance
+        yield (neighbours.group * _exact(spec.moved)) ** 2 / variance
 
 
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    """Convert what is known by epsilon and perhaps delta, as decimals."""
+    """Convert randomised response, or a mechanism of which only epsilon, or epsilon and delta, are known."""
     epsilon, assumed = _pure(line, mechanism.epsilon)
     part: Part = {"kind": "two-point", "epsilon": str(epsilon)}
-    if isinstance(mechanism, Approx):
-        return {**part, "delta": str(max(Fraction(mechanism.delta), _exact(mechanism.delta)))}, (TWO_POINTS, *assumed)
     if isinstance(mechanism, RandomizedResponse):
-        return ({**part, "categories": mechanism.categories} if mechanism.categories > 2 else part), (RESPONSE, *assumed)
+        if mechanism.categories > 2:
+            part["categories"] = mechanism.categories
+        return part, (RESPONSE, *assumed)
+    if isinstance(mechanism, Approx):
+        part["delta"] = str(_at_least(mechanism.delta))
     return part, (TWO_POINTS, *assumed)
 
 
-# Mechanisms whose sample has another pair here, or none: of a rho alone nothing follows for a sample.
+# Mechanisms that `_sampled` refuses: a Gaussian on a sample has a type of its own, and nothing follows for a sample from a rho alone.
 NEVER_SAMPLED = (PoissonSampled, Gaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
-MIRRORED = (
-    Pure,
-    StatedPure,
-    Approx,
-    RandomizedResponse,
-    DiscreteLaplace,
-    DiscreteGaussian,
-)  # their pairs are their own mirror images
 _STATED = (Pure, StatedPure, Approx, RandomizedResponse)
+MIRRORED = (*_STATED, DiscreteLaplace, DiscreteGaussian)  # their pairs are their own mirror images, as REPLACED_ATOMS needs
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,
     SampledGaussian: _sampled_gaussian,

@@ -1,8 +1,8 @@
 """Exact squared sensitivities of matrix mechanisms, from the decimals that the file states.
 
-A squared sensitivity is rational, where the accountants have the double next to its root. The participation patterns are theirs: the
-worst pattern of a tree is a whole number of squares, and that of a Toeplitz encoder is the densest one from the start
-(dpcli.numerics.closed.participation has both theorems). Sums and squares are of whole numbers over one denominator here.
+A certificate states the squared sensitivity as a fraction, whereas the accountants have a double near its root. The worst participation
+patterns are those of dpcli.numerics.closed.participation, which has their theorems: for a Toeplitz encoder, the densest pattern from the
+first step on. Coefficients are whole numbers over one denominator, so that sums and squares are exact.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class WholeColumn:
 
 
 def squared_norm(spec: Spec) -> SquaredNorm | None:
-    """Return the squared sensitivity of a matrix mechanism; None for another mechanism, or if it would take too long to compute.
+    """Return the squared sensitivity of a matrix mechanism at noise_multiplier 1.
 
-    Of a tree with more than 100 participations it is the upper bound level by level, as in the accountants' double.
+    None for another mechanism, if it would take too long to compute, or if a buffered encoder's scales add up to more than 1 as decimals.
+    For a tree with more than 100 participations it is the upper bound level by level that the accountants use too.
     """
     return _squared_norm(replace(spec, noise_multiplier=1.0)) if isinstance(spec, CorrelatedSpec) else None
 
@@ -71,8 +72,9 @@ def _banded(spec: BandedSpec) -> SquaredNorm:
 
 def _toeplitz(spec: ToeplitzSpec) -> SquaredNorm | None:
     steps = spec.iterations
-    column = _square_root(min(spec.bands or 1, steps)) if spec.coefficients is None else _stated(spec.coefficients[:steps])
-    return _densest(spec, column)
+    if spec.coefficients is None:
+        return _densest(spec, _square_root(min(spec.bands or 1, steps)))
+    return _densest(spec, _stated(spec.coefficients[:steps]))
 
 
 def _buffered(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
@@ -83,13 +85,17 @@ def _buffered(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
 
 
 def _stated(coefficients: tuple[float, ...]) -> WholeColumn:
+    """Return the column of the stated coefficients, read as decimals."""
     exact = [Fraction(repr(value)) for value in coefficients]
     denominator = math.lcm(*(value.denominator for value in exact))
     return WholeColumn([value.numerator * (denominator // value.denominator) for value in exact], denominator)
 
 
 def _square_root(count: int) -> WholeColumn | None:
-    """Return binom(2k, k) / 4^k for k = 0, ..., count - 1. Each is the one before times (2k-1) / 2k."""
+    """Return binom(2k, k) / 4^k for k = 0, ..., count - 1, rounded up if exact numbers are too long; None if even these are.
+
+    Each coefficient is the one before times (2k-1) / 2k.
+    """
     bits = 2 * (count - 1)  # 4^(count-1) is a multiple of every denominator
     rounded = 2 * bits > LONGEST or count * bits > MOST_BITS
     if rounded and count * FINE > MOST_BITS:
@@ -101,8 +107,12 @@ def _square_root(count: int) -> WholeColumn | None:
 
 
 def _geometric(decays: list[Fraction], scales: list[Fraction], count: int) -> WholeColumn | None:
-    """Return 1 and then SUM_i scale_i decay_i^(k-1) for k = 1, ..., count - 1."""
-    base, buffers = math.lcm(*(decay.denominator for decay in decays)), max(len(decays), 1)
+    """Return 1 and then SUM_i scale_i decay_i^(k-1) for k = 1, ..., count - 1.
+
+    They are rounded up if exact numbers are too long. None if even these are.
+    """
+    base = math.lcm(*(decay.denominator for decay in decays))
+    buffers = max(len(decays), 1)
     denominator = math.lcm(*(scale.denominator for scale in scales))
     length = denominator.bit_length() + max(count - 2, 0) * base.bit_length()
     rounded = 2 * length > LONGEST or buffers * count * length > MOST_BITS
@@ -118,17 +128,25 @@ def _geometric(decays: list[Fraction], scales: list[Fraction], count: int) -> Wh
 
 
 def _densest(spec: CorrelatedSpec, column: WholeColumn | None) -> SquaredNorm | None:
-    """Return the squared norm of the sum of columns 0, b, 2b, ..., one for each participation. Row t adds column[t - l b] over l."""
-    steps, numerators = spec.iterations, [] if column is None else column.numerators
+    """Return the squared norm of the sum of columns 0, b, 2b, ..., one for each participation; None if it would take too long.
+
+    Entry t of the sum is SUM_l column[t - l b], so it is entry t - b, plus column[t], less the term of the last participation.
+    """
+    steps = spec.iterations
     if column is None or steps > MOST_STEPS or steps * column.denominator.bit_length() > MOST_BITS:
         return None
-    b, length, total = min(spec.min_separation, steps), len(numerators), 0
-    rows = [0] * b  # the last row of each remainder of t by b
+    numerators, length = column.numerators, len(column.numerators)
+
+    def coefficient(t: int) -> int:
+        return numerators[t] if 0 <= t < length else 0
+
+    b = min(spec.min_separation, steps)
+    entries = [0] * b  # the latest entry of each remainder of t by b
+    total = 0
     for t in range(steps):
-        left = t - spec.max_participations * b
-        row = rows[t % b] + (numerators[t] if t < length else 0) - (numerators[left] if 0 <= left < length else 0)
-        rows[t % b] = row
-        total += row * row
+        entry = entries[t % b] + coefficient(t) - coefficient(t - spec.max_participations * b)
+        entries[t % b] = entry
+        total += entry * entry
     return SquaredNorm(Fraction(total, column.denominator**2), column.rounded)
 
 

@@ -10,7 +10,7 @@ from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
-WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic
+WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic, as the shortest bar would vanish
 LOG_ROOM, LINEAR_ROOM = 1.6, 1.05  # factors by which the axis is longer than the bars, which leave room for their labels
 
 
@@ -20,7 +20,8 @@ def chart(question: Question) -> Chart:
     The smallest bound is on top, and approximations (~) are last. Raises InputError or CannotCertify as `Question.headline` does.
     """
     account = question.headline()
-    rows = sorted((row for row in account.rows if row.bound is not None), key=lambda row: (not row.accountant.sound, row.upper))
+    bounded = [row for row in account.rows if row.bound is not None]
+    rows = sorted(bounded, key=lambda row: (not row.accountant.sound, row.upper))
     top = len(rows) - 1
     return Chart(
         kind="accountants",
@@ -43,6 +44,7 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
 
 
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:
+    """Return the bar of an accountant; that of the headline stands out. position: height, from 0 at the bottom."""
     tone = Tone.MAIN if row is account.winner else Tone.MUTED
     label = bound(row.upper) if row.accountant.sound else f"~ {bound(row.upper)}"
     return Bar(row.accountant.name, label, float(position), row.upper, tone)

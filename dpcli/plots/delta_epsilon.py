@@ -51,6 +51,7 @@ def _line(curve: EpsilonCurve) -> Line:
 
 
 def _across(delta: float, epsilon: float) -> tuple[float, float]:
+    """Return the point of a pair in this chart, whose horizontal axis is that of epsilon."""
     return epsilon, delta
 
 

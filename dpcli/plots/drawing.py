@@ -20,7 +20,7 @@ from dpcli.numerics.work import limited
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
-DIGITS = 6  # number of digits of a rounded number
+DIGITS = 6  # number of digits of a rounded number, enough for a label
 LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
 DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
 MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys to round down
@@ -39,7 +39,7 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
     """Return the chart of a kind. Its notes include the findings that make the file unsound.
 
     Raises:
-        InputError: If the kind is unknown, or the pipeline has no parameter that the kind varies.
+        InputError: If the kind is unknown, the question names a mechanism that the kind does not vary, or there is nothing to draw.
         CannotCertify: If there is no finite epsilon.
     """
     if question.mechanism is not None and kind not in VARYING:
@@ -74,7 +74,7 @@ def positive_delta(account: Account) -> float:
 
 
 def epsilon_at_most(account: Account) -> str:
-    """Return the headline as the label of a marker."""
+    """Return the headline, rounded up, and its accountant as a label. The account must have a winner."""
     assert account.winner is not None
     return f"epsilon <= {up(account.upper)} ({account.winner.accountant.name})"
 

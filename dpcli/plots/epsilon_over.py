@@ -14,7 +14,7 @@ from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, sett
 from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
-NEAR = 1e-2  # relative difference up to which the line agrees with the headline
+NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ def chart(kind: str, title: str, label: str, question: Question, varied_key: Var
 
 
 def _upright(x: float, y: float) -> tuple[float, float]:
+    """Return the point of a value and its epsilon."""
     return x, y
 
 

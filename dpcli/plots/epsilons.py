@@ -33,10 +33,12 @@ class Question:
     """A pipeline to draw, and the settings of its account.
 
     Attributes:
+        pipeline: The pipeline.
         accountants: Accountants, with a line for each. If empty, there is one line, for the smallest bound of all sound accountants.
         delta: Delta; the file's if None.
+        group_size: Number of units of privacy that change together.
         mechanism: Name of the mechanism to vary; None if only one can be varied.
-        progress: Function that reports progress.
+        progress: Function of the numbers of computed values and of all values.
     """
 
     pipeline: Pipeline
@@ -91,7 +93,10 @@ CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper 
 
 
 def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int = 1) -> Epsilon | None:
-    """Return the smallest upper bound of the accountants, tried in order until the bounds are NARROW; None if none applies."""
+    """Return the smallest upper bound of the accountants, tried in order until the bounds of one are NARROW; None if none is finite.
+
+    Raises InternalError if a lower bound contradicts it.
+    """
     best: Epsilon | None = None
     lowest = 0.0
     for name, bound in _bounds(pipeline, names, delta, group_size):
@@ -108,13 +113,17 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
 
 
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
-    """Yield the finite bounds of the accountants. Each is computed within the time allowance, when it is requested."""
-    profiles, certain = sound_profiles(pipeline, names, group_size), attained(pipeline, group_size)
+    """Yield the finite bounds of the accountants. Each is computed within the accountant's allowance of work, when it is requested.
+
+    Lower bounds are left out if they do not hold for the pipeline. If no named accountant is sound, approximations are yielded.
+    """
+    profiles = sound_profiles(pipeline, names, group_size)
+    pairs_are_attained = attained(pipeline, group_size)
     for accountant, profile in profiles:
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, bound if certain else replace(bound, lower=None)
+                yield accountant.name, bound if pairs_are_attained else replace(bound, lower=None)
     if not profiles:  # approximations are drawn only if they are named
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
@@ -122,7 +131,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
 
 
 def _promise(row: AccountRow) -> tuple[int, float]:
-    """Return the sort key of an accountant: two-sided bounds first, then upper bounds, each by size, and no bounds last."""
+    """Return the sort key of an accountant: two-sided bounds first, then upper bounds, each by size, and those without a bound last."""
     if row.bound is None:
         return 2, list(ACCOUNTANTS).index(row.accountant.name)
     return (1, row.bound.upper) if row.bound.lower is None else (0, row.bound.upper)
@@ -137,7 +146,15 @@ PROBE = 8  # all accountants are tried at every eighth value, and at values in b
 
 @dataclass(frozen=True, slots=True)
 class EpsilonCurve:
-    """Epsilon at increasing values, by one group of accountants."""
+    """Epsilon at increasing values, by one group of accountants.
+
+    Attributes:
+        names: Names of the accountants.
+        label: Label of the line.
+        epsilons: The values, each with its bounds on epsilon.
+        sound: Whether the epsilons are bounds, and not approximations.
+        tone: Tone of the line.
+    """
 
     names: tuple[str, ...]
     label: str

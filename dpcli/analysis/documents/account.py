@@ -20,7 +20,7 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
-# Up to MOST_ROWS mechanisms are all in the table; of more, the table has the ROWS_OF_MANY with the largest shares.
+# Up to MOST_ROWS mechanisms are all in the table. Of more, the ROWS_OF_MANY with the largest shares are, which fit on a screen.
 MOST_ROWS, ROWS_OF_MANY = 60, 20
 
 
@@ -33,6 +33,8 @@ def document(
 ) -> Document:
     """Return the output of `dpcli account` for one pipeline.
 
+    diagnostics: findings about the file or the flags. An error among them makes the exit code at least 1.
+    decimals: decimal places of the printed bounds. The JSON document has all digits.
     cite_sources: whether to cite the theorem of each bound.
     flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
     """
@@ -149,6 +151,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
 
 
 def _statement_data(account: Account) -> dict[str, Any]:
+    """Return what the guarantee is about, as JSON values. It has the key "window" only if the file states one."""
     privacy = account.pipeline.privacy
     statement = {
         "unit": privacy.unit,
@@ -162,6 +165,7 @@ def _statement_data(account: Account) -> dict[str, Any]:
 
 
 def _charges_data(account: Account) -> list[dict[str, Any]]:
+    """Return each charge with its share of the cost, which is NaN if the accountant defines none."""
     shares = zip(account.charges, account.shares, strict=True)
     return [
         {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share} for charge, share in shares
@@ -174,6 +178,7 @@ def _fixed_quantity(account: Account) -> str:
 
 
 def _budget_data(budget: BudgetVerdict) -> dict[str, Any]:
+    """Return the verdict as JSON values. A missing cap on epsilon is null, and a missing cap on rho has no key."""
     epsilon, rho = budget.epsilon, budget.rho
     result: dict[str, Any] = {
         "epsilon": None if epsilon is None else epsilon.cap,
@@ -192,10 +197,12 @@ def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
 
 
 def _record(row: AccountRow, account: Account) -> dict[str, Any]:
+    """Return the row of an accountant as JSON values, with the fixed delta or epsilon."""
     return {_fixed_quantity(account): account.at, **_row_data(row, account.quantity)}
 
 
 def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
+    """Return the bounds of an accountant with their details, or null bounds with the reason."""
     result: dict[str, Any] = {
         "name": row.accountant.name,
         "sound": row.accountant.sound,
@@ -280,6 +287,7 @@ def _not_run(account: Account) -> tuple[str, ...]:
 
 
 def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> str:
+    """Return the details of a bound in words, such as the best order, and the certified lower bound, rounded down."""
     parts = [f"{key} {value:.4g}" for key, value in bound.detail.items()]
     if bound.lower is not None:
         parts.append(f"at least {down(bound.lower, decimals)}")
@@ -333,6 +341,7 @@ def describe(entry: Entry, account: Account) -> str:
 
 
 def _budget_note(account: Account, budget: BudgetVerdict, decimals: int) -> str:
+    """Return the verdict on the budget in words, with what was spent of each cap."""
     words = {
         "pass": "within budget",
         "warn": f"within budget, but above its {warning_level(account.pipeline)}",
@@ -351,6 +360,7 @@ def lint_notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
 
 
 def _first_key(keys: list[str]) -> str:
+    """Return the start of a note: the first of the keys that it is about, and the number of the others; "" if no key is named."""
     named = [key for key in keys if key]
     if not named:
         return ""

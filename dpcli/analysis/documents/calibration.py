@@ -1,4 +1,4 @@
-"""A calibration as a document. It includes a comparison with the classical formula if the formula applies."""
+"""The output of `dpcli calibrate`: the answer, the next cheaper value, and the noise of the classical formula if it applies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, prov
 def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4) -> Document:
     """Return the output of `dpcli calibrate`.
 
-    diagnostics: findings about the file or the flags.
+    diagnostics: findings about the file or the flags. With one of severity "error" the verdict is "fail" and the exit code 1.
+    decimals: decimal places of the bound in the headline; the table shows three more.
     """
     unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
-    classical, values = classical_noise(calibration), calibration.values
+    classical = classical_noise(calibration)
+    values = calibration.values
+    total = values[0][2] if len(values) == 1 else calibration.number(calibration.value)
     table = Table(
         f"calibration ({calibration.wording} rounded up)",
         ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),
@@ -39,7 +42,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         findings=tuple(map(finding, diagnostics)),
         tables=(table,),
         notes=tuple(_notes(calibration, classical, diagnostics)),
-        total=repr(values[0][2] if len(values) == 1 else calibration.number(calibration.value)),
+        total=repr(total),
         sheet=_sheet(calibration, values),
     )
 
@@ -59,7 +62,7 @@ def _headline(calibration: Calibration, decimals: int) -> str:
 def _data(
     calibration: Calibration, classical: ClassicalNoise | None, diagnostics: tuple[Diagnostic, ...], exit_code: int
 ) -> dict[str, Any]:
-    """Return the JSON document dpcli/calibrate/v1."""
+    """Return the JSON document of schema dpcli/calibrate/v1. It has the key "diagnostics" only if there are any."""
     privacy = calibration.pipeline.privacy
     data: dict[str, Any] = {
         "schema": "dpcli/calibrate/v1",
@@ -90,19 +93,18 @@ def _notes(calibration: Calibration, classical: ClassicalNoise | None, diagnosti
 
 
 def _rows(calibration: Calibration, classical: ClassicalNoise | None, decimals: int) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the answer, the next cheaper value, and the noise of the classical formula."""
+    """Yield rows (label, value, bound, verdict) of the answer, the next cheaper value and the classical formula, if there are such."""
     yield "answer", f"{calibration.value:.10g}", up(calibration.upper, decimals), "meets the target"
     if calibration.cheaper is not None and calibration.cheaper_upper is not None:
-        noise = calibration.parameter in ("noise", "scale")
+        label = "smaller noise" if calibration.parameter in ("noise", "scale") else "larger value"
         if calibration.adjacent:
-            label = "next smaller noise" if noise else "next larger value"
-        else:
-            label = "smaller noise" if noise else "larger value"
+            label = f"next {label}"
         verdict = "misses the target" if math.isfinite(calibration.cheaper_upper) else "no bound is certified"
         yield label, f"{calibration.cheaper:.10g}", up(calibration.cheaper_upper, decimals), verdict
     if classical is not None:
-        verdict = "misses the target"
-        if classical.upper <= calibration.target:
+        if classical.upper > calibration.target:
+            verdict = "misses the target"
+        else:
             verdict = "meets the target" if classical.proved else "meets the target, outside its proof"
         yield "classical formula", f"{classical.value:.10g}", up(classical.upper, decimals), verdict
 
@@ -127,7 +129,7 @@ def _result_data(calibration: Calibration, classical: ClassicalNoise | None, key
 
 
 def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sheet:
-    """Return a row for each mechanism, and one for the next cheaper value."""
+    """Return a row for each solved key of a mechanism, and one for the next cheaper value if there is one."""
     privacy = calibration.pipeline.privacy
     setting = (calibration.target, calibration.delta, privacy.unit or "record", privacy.adjacency.value, calibration.accountant)
     rows: list[tuple[Value, ...]] = [("answer", name, key, value, calibration.upper, *setting) for name, key, value in values]
@@ -140,7 +142,10 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 
 
 def _key(calibration: Calibration) -> str:
-    """Return the name of the solved quantity: the key, or `noise_over_sensitivity`, the common ratio of several noises."""
+    """Return the name of the number that was solved for.
+
+    It is a key of the file, except that a noise of several targets, or one that an epsilon states, is "noise_over_sensitivity".
+    """
     if calibration.parameter == "noise":
         (_, key), *others = calibration.targets
         return "noise_over_sensitivity" if others or key == "epsilon" else key

@@ -14,14 +14,16 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.delta import judged_deltas
 
-MOST_ROWS = 60
+MOST_ROWS = 60  # rows that a notebook shows of a table; a note counts the others
 
 
 def account(account: Account) -> Document:
     """Return the document that `dpcli account` prints, with findings about the deltas at which bounds are printed."""
-    at = account.at if account.quantity == "epsilon" else None
-    cap = None if account.budget is None or account.budget.epsilon is None else account.budget.epsilon.delta
-    return account_report.document(account, _findings(account.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
+    delta = account.at if account.quantity == "epsilon" else None
+    epsilon_verdict = None if account.budget is None else account.budget.epsilon
+    cap_delta = None if epsilon_verdict is None else epsilon_verdict.delta
+    deltas = {"delta": delta, "budget.delta": None if cap_delta == delta else cap_delta}
+    return account_report.document(account, _findings(account.pipeline, deltas))
 
 
 def calibration(calibration: Calibration) -> Document:
@@ -30,6 +32,7 @@ def calibration(calibration: Calibration) -> Document:
 
 
 def _findings(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
+    """Return findings about the deltas, by the key that states each. None stands for no delta."""
     return judged_deltas(deltas, pipeline.privacy.dataset_size, pipeline.path or "<pipeline>")
 
 
@@ -60,10 +63,9 @@ def pipeline(pipeline: Pipeline) -> Document:
 
 def epsilons(epsilons: Epsilons) -> Document:
     """Return the document of arrays of epsilons, with a row for each setting in the order of the arrays."""
-    deltas, lowers, uppers = (values.ravel().tolist() for values in (epsilons.delta, epsilons.lower, epsilons.upper))
-    rows = tuple(
-        (f"{delta!r}", up(upper), down(lower)) for delta, lower, upper in zip(deltas[:MOST_ROWS], lowers, uppers, strict=False)
-    )
+    deltas, lowers, uppers = epsilons.delta.ravel(), epsilons.lower.ravel(), epsilons.upper.ravel()
+    shown = zip(deltas[:MOST_ROWS].tolist(), lowers[:MOST_ROWS].tolist(), uppers[:MOST_ROWS].tolist(), strict=True)
+    rows = tuple((repr(delta), up(upper), down(lower)) for delta, lower, upper in shown)
     more = (f"and {len(deltas) - MOST_ROWS:,} more",) if len(deltas) > MOST_ROWS else ()
     table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, frozenset({0, 1, 2}), more)
     return Document(f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", {}, tables=(table,))

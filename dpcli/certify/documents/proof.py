@@ -15,26 +15,28 @@ from dpcli.file.pipeline.parts import schemes
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
-NOT_PROVED = 1  # exit code
+NOT_PROVED = 1  # exit code if a certificate proves nothing, or if a budget is exceeded
 
 
 def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
-    """Return the document of a proof.
+    """Return the document of a proof. The verdict is "fail" if the proved epsilon, or the account, exceeds the budget of the file.
 
-    diagnostics: what lint rules find in the file.
-    path: where the certificate was written.
+    diagnostics: what lint rules find in the file. An error among them makes the exit code 1.
+    path: path of the written certificate; None if none was written.
     """
-    account, (claim, *others) = proof.account, proof.certificate["claims"]
+    account = proof.account
+    claims = proof.certificate["claims"]
     digest = digest_of(text_of(proof.certificate))
-    exact = (proof.epsilon if account.quantity == "epsilon" else proof.delta) == proof.headline
-    bits = _bits(claim)
-    statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {bits} bits)"
+    proved_bound = proof.epsilon if account.quantity == "epsilon" else proof.delta
+    is_headline = proved_bound == proof.headline
+    statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {_bits(claims[0])} bits)"
     privacy = account.pipeline.privacy
     headline = (
         f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     )
     notes = list(lint_notes(diagnostics))
-    notes += [] if exact else [f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found"]
+    if not is_headline:
+        notes.append(f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found")
     if proof.lower is not None:
         notes.append(f"proved: {account.quantity} > {proof.lower} for some data, since the pairs are attained")
     notes += [f"not proved: {reason}" for reason in proof.reasons]
@@ -42,48 +44,60 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     notes.append(f"assumed: {account.pipeline.path or 'the file'} describes what runs (sha256 {str(account.pipeline.sha256)[:12]})")
     if path is not None:
         notes.append(f"certificate: {path}, sha256:{digest}; dpcli certify --check {path} checks it")
-    cap = account.budget.epsilon if account.budget else None
-    over = account.exit_code == NOT_PROVED or (
-        cap is not None and account.quantity == "epsilon" and cap.delta == account.at and float(proof.epsilon) > cap.cap
-    )
-    code = NOT_PROVED if over else int(any(diagnostic.severity == "error" for diagnostic in diagnostics))
-    rows = [
-        (entry["bound"], direction, plan["method"], str(plan.get("frequencies", "")), str(_nodes(plan) or ""), str(plan["bits"]))
-        for entry in (claim, *others)
-        for direction, plan in entry["proofs"].items()
-    ]
-    columns = ("bound", "direction", "method", "frequencies", "nodes", "bits")
+    is_over = account.exit_code == NOT_PROVED or _exceeds_cap(proof)
+    has_error = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    exit_code = NOT_PROVED if is_over else int(has_error)
     data = {
         "schema": "dpcli/certify/v1",
         "epsilon": proof.epsilon,
         "delta": proof.delta,
         "quantity": account.quantity,
         "headline": proof.headline,
-        "headline_proved": exact,
+        "headline_proved": is_headline,
         "lower": proof.lower,
         "reasons": list(proof.reasons),
         "certificate": proof.certificate,
         "certificate_sha256": digest,
         "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
-        "exit_code": code,
+        "exit_code": exit_code,
     }
     return Document(
         headline,
         data,
-        "fail" if over else "pass",
-        (Table("proofs", columns, tuple(rows), frozenset({3, 4, 5})),),
+        "fail" if is_over else "pass",
+        (_plans(claims),),
         tuple(notes),
-        total=proof.epsilon if account.quantity == "epsilon" else proof.delta,
+        total=proved_bound,
         findings=tuple(finding(diagnostic) for diagnostic in diagnostics),
-        exit_code=code,
-        why="the proved epsilon exceeds the budget" if over else "",
+        exit_code=exit_code,
+        why="the proved epsilon exceeds the budget" if is_over else "",
     )
 
 
+def _exceeds_cap(proof: Proof) -> bool:
+    """Return whether the proved epsilon is above the file's cap on epsilon at the same delta. Without such a cap it is not."""
+    account = proof.account
+    cap = account.budget.epsilon if account.budget else None
+    return cap is not None and account.quantity == "epsilon" and cap.delta == account.at and float(proof.epsilon) > cap.cap
+
+
+def _plans(claims: list[dict[str, Any]]) -> Table:
+    """Return a table with the plan of each proof. Frequencies and nodes are empty where a method has none."""
+    columns = ("bound", "direction", "method", "frequencies", "nodes", "bits")
+    rows = []
+    for claim in claims:
+        for direction, plan in claim["proofs"].items():
+            frequencies, nodes = str(plan.get("frequencies", "")), str(_nodes(plan) or "")
+            rows.append((claim["bound"], direction, plan["method"], frequencies, nodes, str(plan["bits"])))
+    return Table("proofs", columns, tuple(rows), frozenset({3, 4, 5}))
+
+
 def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
-    """Check a certificate and return the document that says what it proves. Raises CannotCertify if it is about another file.
+    """Check a certificate and return the document that says what it proves. If it proves nothing, the verdict is "fail", with the reason.
 
     digest: SHA-256 of the certificate's file.
+    pipeline: the pipeline that the certificate must be about; None to check the proofs alone.
+    Raises CannotCertify if the certificate is about other mechanisms than those of the pipeline.
     """
     if pipeline is not None:
         require_same_mechanisms(path, certificate, pipeline)
@@ -111,8 +125,10 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
 
 
 def _bits(claim: dict[str, Any]) -> int:
+    """Return the largest precision, in bits, of a claim's proofs."""
     return max(int(plan["bits"]) for plan in claim["proofs"].values())
 
 
 def _nodes(plan: dict[str, Any]) -> int:
+    """Return the number of nodes of all integrals of a plan; 0 if it has none."""
     return sum(part["order"] * len(part["panels"]) for part in plan.get("parts", ()) if "panels" in part)
