@@ -1,6 +1,7 @@
 """Search for the state of an Opacus accountant in a checkpoint.
 
-A checkpoint is a file of torch.save (a zip, or the older format before torch 1.6), a pickle, or JSON.
+`read_checkpoint` returns the values of a file, and `state_in` searches them for the state. A checkpoint is a file of torch.save (a zip, or
+the older format before torch 1.6), a pickle, or JSON.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ MOST_STEPS = 10**18  # largest number of steps of a phase
 def read_checkpoint(path: str) -> Any:
     """Return the values in a checkpoint, with an Inert for each tensor and object. No code in it is run, and torch is not imported.
 
+    Args:
+        path: Path of the file; "-" for standard input.
+
     Raises:
-        InputError: The file cannot be read, has none of the known formats, or is a pickle that would call an unknown function.
+        InputError: The file cannot be read or is too large, has none of the known formats, or is a pickle that would call an unknown
+            function.
     """
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
@@ -47,7 +52,7 @@ def read_checkpoint(path: str) -> Any:
 
 
 def _zipped(source: str | io.BytesIO) -> bytes:
-    """Return the pickle of values in a zip of torch.save."""
+    """Return the pickle of values in a zip of torch.save. Raises InputError if it is damaged, is too large, or has not one such pickle."""
     try:
         with zipfile.ZipFile(source) as archive:
             names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
@@ -101,7 +106,8 @@ def state_in(checkpoint: Any) -> OpacusState:
     """Return the state of the only accountant in a checkpoint, in whatever place it is.
 
     Raises:
-        InputError: There is no state, or there are several, even equal ones. Or the history is empty or invalid.
+        InputError: There is no state, or there are several, even equal ones. The history is empty or invalid, or the checkpoint has too
+            many values.
     """
     states = list(_states(checkpoint))
     if not states and isinstance(checkpoint, dict) and "history" in checkpoint:
@@ -121,7 +127,11 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
-    """Yield the state of every accountant, with the key under which it is stored."""
+    """Yield the state of every accountant, with the key under which it is stored.
+
+    Raises:
+        InputError: A state is invalid, or there are more than MOST_SEARCHED_VALUES values.
+    """
     unvisited: list[tuple[str, Any]] = [("the top", checkpoint)]
     visited: set[int] = set()
     while unvisited:
@@ -215,8 +225,10 @@ def _is_little_endian_double(kind: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is an int or a float of magnitude below 1e300. NaN, infinity and bool are not."""
     return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _described(value: Any) -> str:
+    """Return a plain value as it is shown in messages, or else its type."""
     return shown(value) if type(value) in (bool, int, float, str, list, dict) else f"a value of type {type(value).__name__}"

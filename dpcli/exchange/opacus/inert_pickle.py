@@ -1,4 +1,8 @@
-"""A reader of pickles that imports nothing and calls nothing, so that an untrusted pickle can do no harm."""
+"""A reader of pickles that imports nothing and calls nothing, so that an untrusted pickle cannot run code.
+
+`read_pickle` executes the instructions of a pickle on a stack of plain values, as Python's unpickler does. Each import becomes a `Global`
+and each call an `Inert`, which keep the names only.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,13 @@ KNOWN = re.compile(
     r"|numpy (dtype|ndarray)|numpy\.dtypes \w+DType|numpy\._?core\.multiarray (scalar|_reconstruct)"
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
-LONGEST_KEY = 20  # largest number of values in a dict key that is a tuple, including nested tuples
-MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle
+LONGEST_KEY = (
+    20  # largest number of values in a dict key that is a tuple, including nested tuples; a longer one may take long to hash
+)
+MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle, which limits the time of reading it
+# Types whose calls become a dict.
 DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
+# Instructions that push their argument, a number or a text.
 PLAIN_INSTRUCTIONS = frozenset(
     {
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
@@ -48,8 +56,8 @@ class Inert:
 
     Attributes:
         name: Name of the called function.
-        arguments: The arguments.
-        state: The state that the pickle then sets on the result.
+        arguments: The arguments, a tuple. For a stored tensor, whose name is "storage", this is its persistent id.
+        state: State that the pickle then sets on the result; None if it sets none.
     """
 
     def __init__(self, name: str, arguments: Any) -> None:
@@ -59,10 +67,13 @@ class Inert:
 
 
 def read_pickle(stream: IO[bytes]) -> Any:
-    """Return the value of the next pickle in the stream. Each call in it becomes an Inert, except that dicts stay dicts.
+    """Return the value of the next pickle in the stream. The stream then is at the end of that pickle.
+
+    Each call becomes an Inert, except that an OrderedDict or a defaultdict becomes a dict. A set becomes a list.
 
     Raises:
-        InputError: The data are no pickle, or have a name that does not occur in checkpoints of tensors.
+        InputError: The data are no pickle or a damaged one, have more than MOST_INSTRUCTIONS instructions, or have a name or an instruction
+            that does not occur in checkpoints of tensors.
     """
     machine = _Machine()
     try:
@@ -89,6 +100,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def pop(self) -> Any:
+        """Remove and return the last value. Raises ValueError if it is a Mark."""
         value = self.stack.pop()
         if isinstance(value, Mark):
             raise ValueError
@@ -177,11 +189,13 @@ class _Machine:
                 raise InputError(f"expected a pickle of plain values, found the instruction {name}")
 
     def call(self, function: Any, arguments: Any) -> None:
+        """Push the dict or the Inert that takes the place of a call. Raises ValueError unless a Global is called with a tuple."""
         if not isinstance(function, Global) or not isinstance(arguments, tuple):
             raise ValueError
         self.stack.append(_pairs(arguments) if function.name in DICT_TYPES else Inert(function.name, arguments))
 
     def build(self, state: Any) -> None:
+        """Set the state of the last value if it is an Inert. Raises ValueError if it has a state already."""
         target = self.stack[-1]
         if isinstance(target, Inert):
             if target.state is not None:
@@ -189,6 +203,7 @@ class _Machine:
             target.state = state
 
     def extend(self, values: list[Any]) -> None:
+        """Append values to the last value if it is a list. Items of an Inert are dropped. Raises ValueError for any other value."""
         target = self.stack[-1]
         if isinstance(target, list):
             target.extend(values)
@@ -196,6 +211,7 @@ class _Machine:
             raise ValueError
 
     def set_items(self, values: list[Any]) -> None:
+        """Add alternating keys and values to the last value if it is a dict. Items of an Inert are dropped. Raises ValueError otherwise."""
         target = self.stack[-1]
         if isinstance(target, dict):
             _updated(target, values)
@@ -204,7 +220,12 @@ class _Machine:
 
 
 def _named(name: str) -> Global:
-    """Return the name `module attribute`. Raises InputError if it does not occur in checkpoints of tensors."""
+    """Return a Global for the name `module attribute`.
+
+    Raises:
+        ValueError: This is no name.
+        InputError: The name does not occur in checkpoints of tensors.
+    """
     if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # other data may begin like a pickle
         raise ValueError
     if not KNOWN.fullmatch(name):

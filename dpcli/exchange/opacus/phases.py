@@ -1,4 +1,7 @@
-"""Conversion of the history of an Opacus accountant to a pipeline file, and of a pipeline to such a history."""
+"""Conversion of the history of an Opacus accountant to a pipeline file, and of a pipeline to such a history.
+
+`dpcli import opacus` calls `file_of_state`. `dpcli export opacus` calls `state_of`, and writes the state with `json_text` or `torch_bytes`.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,15 @@ from dpcli.file.toml.shown import escaped, first_names, quoted
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 
-OPACUS_ADJACENCY = "add-remove"
+OPACUS_ADJACENCY = "add-remove"  # the adjacency that all accountants of Opacus assume
+# Note on a file for which the user did not state how batches were drawn.
 ASSUMED = (
     "Opacus accounts for every step as Poisson sampling and does not record how batches were drawn. With poisson_sampling=True of "
     "make_private they are Poisson samples, with False slices of a shuffled order: state --sampling poisson or shuffle"
 )
-APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."  # for its accountant gdp
+# Note for the accountant gdp, which uses a central limit theorem.
+APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."
+# Comments in a written pipeline file, by key.
 COMMENTS = {
     "adjacency": "the adjacency of Opacus's accountants",
     "noise_multiplier": "relative to max_grad_norm",
@@ -38,16 +44,16 @@ def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
     """Return the state of an Opacus accountant with the mechanisms of this pipeline, except those that read no private data.
 
     Args:
-        pipeline: The pipeline.
+        pipeline: Pipeline whose mechanisms become one phase each.
         mechanism: Name of the accountant: prv, rdp or gdp.
 
     Raises:
-        InputError: Opacus cannot express the pipeline. It has only Gaussian noise on Poisson samples, relative to the contribution of one
-            record.
+        InputError: Opacus cannot express the pipeline, or no mechanism reads private data. Opacus has only Gaussian noise on Poisson
+            samples or on all records, relative to the contribution of one record, under add-remove and without adaptive composition.
     """
-    if pipeline.privacy.adjacency.value != "add-remove":
+    if pipeline.privacy.adjacency.value != OPACUS_ADJACENCY:
         raise InputError(
-            f"Opacus protects records that are added or removed: expected add-remove, found {pipeline.privacy.adjacency.value}"
+            f"Opacus protects records that are added or removed: expected {OPACUS_ADJACENCY}, found {pipeline.privacy.adjacency.value}"
         )
     if (pipeline.privacy.max_contributions or 1) > 1:
         raise InputError("Opacus protects one record: expected max_contributions = 1, or no such key")
@@ -60,22 +66,22 @@ def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
 
 
 def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
-    """Return the phase for an entry. Raises InputError if Opacus cannot express the entry."""
-    for problem in _problems(entry, pipeline):
-        raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: {problem}")
+    """Return the phase for an entry. Its rate and its number of steps are rounded up. Raises InputError if Opacus cannot express it."""
+    problem = next(_problems(entry, pipeline), None)
     size = pipeline.privacy.dataset_size
-    runs = entry.runs(size)
-    rate, lower = 1.0, None
-    if isinstance(entry.sampling, Poisson):
-        rate, lower = rate_of(entry.sampling, size), entry.sampling.lower_rate(size)
-    if rate == 0.0:
-        raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: its rate is 0")
+    rate, rate_of_epochs = 1.0, None
+    if problem is None and isinstance(entry.sampling, Poisson):
+        # If a file states two rates, the larger one is charged, and the smaller one gives more steps for each epoch.
+        rate, rate_of_epochs = rate_of(entry.sampling, size), entry.sampling.lower_rate(size)
+        problem = "its rate is 0" if rate == 0.0 else None
+    if problem is not None:
+        raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: {problem}")
     assert isinstance(entry.spec, GaussianSpec) and entry.spec.noise_multiplier is not None
-    return Phase(entry.spec.noise_multiplier, rate, runs.steps_at(lower))
+    return Phase(entry.spec.noise_multiplier, rate, entry.runs(size).steps_at(rate_of_epochs))
 
 
 def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
-    """Yield each property of the entry that an Opacus history cannot express."""
+    """Yield a description of each property of the entry that an Opacus history cannot express."""
     if not isinstance(entry.spec, GaussianSpec):
         yield f"its type is {entry.type}, but Opacus has only gaussian"
     elif entry.spec.noise_multiplier is None:
@@ -93,22 +99,25 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
 
 
 def json_text(state: OpacusState) -> str:
-    """Return the state as JSON."""
+    """Return the state as the JSON of an accountant's state_dict. `load_state_dict` of the accountant takes its object."""
     return json.dumps(_plain(state), indent=2) + "\n"
 
 
 def torch_bytes(state: OpacusState) -> bytes:
-    """Return the state as a file that torch.load(PATH, weights_only=True) reads. Equal states give equal bytes."""
+    """Return the state as a file that torch.load(PATH, weights_only=True) reads. Equal states give equal bytes.
+
+    The zip has the members that torch.save writes for values without tensors: the pickle, by protocol 2, and two facts of the format.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         files = {"data.pkl": pickle.dumps(_plain(state), protocol=2), "byteorder": b"little", "version": b"3\n"}
         for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(f"opacus/{name}"), data)
+            archive.writestr(zipfile.ZipInfo(f"opacus/{name}"), data)  # a ZipInfo has a constant date
     return buffer.getvalue()
 
 
 def _plain(state: OpacusState) -> dict[str, Any]:
-    """Return the state as plain values, with the names of Opacus."""
+    """Return the state_dict of an Opacus accountant, with the tables of the pipeline under one more key. Opacus ignores the key."""
     history = [(phase.noise_multiplier, phase.sample_rate, phase.steps) for phase in state.phases]
     return {"history": history, "mechanism": state.mechanism, "dpcli": state.carried}
 
@@ -116,14 +125,17 @@ def _plain(state: OpacusState) -> dict[str, Any]:
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
     """Return the tables of the pipeline file. If dpcli export wrote the state, they are the tables that it added.
 
+    The keys of [privacy] that the user states are added in both cases.
+
     Args:
-        state: The history.
+        state: State of the accountant.
         asserted: Keys of [privacy] that the user states.
-        sampling: Scheme by which batches were drawn; None to assume Poisson sampling.
+        sampling: Scheme by which batches were drawn, poisson or shuffle; None to assume Poisson sampling.
 
     Raises:
-        InputError: The added tables contradict the history. Or batches were shuffled and a phase other than the last ends within a pass:
-            a record may then be in one more batch of the next phase than its number of steps implies.
+        InputError: The added tables contradict the history, `asserted` or `sampling`. There are too many phases. Batches were shuffled
+            and a phase other than the last ends within a pass: a record may then be in one more batch of the next phase than its number of
+            steps implies.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
@@ -134,32 +146,42 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
             "expected phases of whole passes, except for the last, as batches were shuffled; found a phase that ends within a pass, so "
             "that a record may be in two batches of the next; write the file by hand, with one more pass for each such phase"
         )
-    rows = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
-    entry = staged_entry("dp-sgd", merged_stages(rows), sampling or "poisson")
+    stages = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
+    entry = staged_entry("dp-sgd", merged_stages(stages), sampling or "poisson")
     privacy = {"adjacency": OPACUS_ADJACENCY, **asserted.table, "releases": "all-checkpoints"}
     return {"format": 1, "privacy": privacy, "mechanism": [entry]}
 
 
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
-    """Return the text of the pipeline file. Raises InvalidFile if the reader of pipeline files refuses it."""
-    assumed = is_assumed(state, sampling)
-    heading = [f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ())]
+    """Return the text of the pipeline file, with comments on what the history does not state.
+
+    The arguments are those of `tables_of_state`, and `place` is the name of the file in messages.
+
+    Raises:
+        InputError: `tables_of_state` refuses the state, or the text is larger than a pipeline file may be.
+        InvalidFile: The reader of pipeline files refuses the text.
+    """
+    heading = [f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)})."]
     comments: dict[str, str] = {}
     if state.carried is None:
-        heading += _lines(APPROXIMATE) if state.mechanism == "gdp" else ()
-        is_theirs = asserted.adjacency in (None, OPACUS_ADJACENCY)
-        comments = {key: comment for key, comment in COMMENTS.items() if key != "adjacency" or is_theirs}
-        comments |= COMMENTS_IF_ASSUMED if assumed else {}
+        comments |= COMMENTS
+        if asserted.adjacency not in (None, OPACUS_ADJACENCY):
+            del comments["adjacency"]  # the comment would be false
+    if is_assumed(state, sampling):
+        heading += _lines(ASSUMED)
+        comments |= COMMENTS_IF_ASSUMED
+    if state.carried is None and state.mechanism == "gdp":
+        heading += _lines(APPROXIMATE)
     return file_of(tables_of_state(state, asserted, sampling), tuple(heading), comments, place, wrapped)
 
 
 def is_assumed(state: OpacusState, sampling: str | None) -> bool:
-    """Return whether Poisson sampling is assumed, as neither the user nor the state says how batches were drawn."""
+    """Return whether Poisson sampling is assumed, because neither the user nor dpcli export stated how batches were drawn."""
     return sampling is None and state.carried is None
 
 
 def _whole_passes(phase: Phase) -> bool:
-    """Return whether the phase consists of complete passes, each with the same whole number of batches."""
+    """Return whether the rate is 1 / n for a whole number n of batches in a pass, and the phase consists of complete passes."""
     batches = round(1.0 / phase.sample_rate) if phase.sample_rate > 0.0 else 0
     return batches > 0 and phase.sample_rate == 1.0 / batches and phase.steps % batches == 0
 

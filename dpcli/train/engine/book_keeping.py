@@ -130,7 +130,8 @@ class BookKeeping:
         try:
             return method.probe(batch)
         except (RuntimeError, Unsuitable):
-            if None not in method.example_dims.values():
+            has_shared_inputs = None in method.example_dims.values()
+            if not has_shared_inputs:
                 raise
         method.keeps_shared = True  # the model repeats a shared output itself, and fails on an output that is repeated already
         return method.probe(batch)
@@ -140,7 +141,11 @@ class BookKeeping:
         return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.recorded))
 
     def probe(self, batch: Batch) -> BookKeeping:
-        """Find the example dimensions by a forward pass of the first example and another of all examples. Return the method itself."""
+        """Find the example dimensions by a forward pass of the first example and another of all examples. Return the method itself.
+
+        Raises:
+            Unsuitable: The two passes differ in more than the number of examples, or use a parameter in a way that has no rule.
+        """
         shapes_of_one: dict[Call, torch.Size] = {}
 
         def record_shape(call: Call, inputs: Tensor) -> ExampleDim:
@@ -180,7 +185,11 @@ class BookKeeping:
         return self.example_dims[call]
 
     def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the losses of a recorded forward pass, and the leaves that replaced parameters in it."""
+        """Return the losses of a recorded forward pass, and the leaves that replaced parameters in it.
+
+        Raises:
+            Unsuitable: The recorder refuses a call, or the program catches an error of a layer or of torch.
+        """
         with (
             recording(self.division.layers, recorder),
             layer_by_layer(self.division.compounds, recorder),
@@ -247,7 +256,15 @@ def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: 
 
 
 def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
-    """Return the pieces of each parameter, one for each use that the losses depend on."""
+    """Return the pieces of each parameter, by its name in the model, one for each use that the losses depend on.
+
+    Args:
+        uses: Recorded calls of layers.
+        gradients: Gradient of the output of each call; None if the losses do not depend on it.
+
+    Raises:
+        Unsuitable: A gradient has not one row per example, or the input of a call was overwritten after the call.
+    """
     by_name: dict[str, list[Piece]] = {}
     for use, gradient in zip(uses, gradients, strict=True):
         if gradient is None:

@@ -1,6 +1,8 @@
 """Records of each call of a layer, from which book-keeping computes per-example gradients.
 
-A record has the input of the layer, and the edge of the autograd graph at which the gradient of its output is taken.
+`recording` replaces the forward of each layer by one that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the
+layer, and the edge of the autograd graph at which the gradient of its output is taken. The gradients of the layer's parameters are computed
+from these two. An edge, as torch defines it, is a node of the graph and the number of one of its outputs.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from dpcli.train.torch_internals import backward_engine, without_function_modes
 
 
 def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
-    """Yield the edges of the autograd graph: a node, the number of an operand, and the node that computed the operand.
+    """Yield every step of the autograd graph from a node to an operand: the node, the operand's number, and the node that computed it.
 
-    Graphs of the same form give their edges in the same order.
+    Graphs of the same form give their steps in the same order. Losses that need no gradient have no graph and give nothing.
     """
     stack, visited = [losses.grad_fn], {losses.grad_fn}
     while stack:
@@ -45,8 +47,12 @@ def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[T
     backward pass.
 
     Args:
-        weights: Factor of each loss.
+        losses: Losses, shape (B,).
+        weights: Factor of each loss, shape (B,).
         inputs: Tensors or edges at which the gradients are taken.
+
+    Returns:
+        Gradient of the weighted sum of the losses at each input; None for an input on which the losses do not depend.
     """
     result: tuple[Tensor | None, ...] = backward_engine.run_backward(
         (losses,), (weights,), False, False, tuple(inputs), True, accumulate_grad=False
@@ -60,11 +66,17 @@ def accumulate_gradients(loss: Tensor) -> None:
 
 
 def growing_dim(one: Sequence[int], several: Sequence[int], count: int) -> int | None:
-    """Return the dimension that has length 1 in one shape and length `count` in another; None unless it is their only difference."""
+    """Return the dimension that has length 1 in the first shape and length `count` in the second.
+
+    Return None unless this is the only difference of the shapes.
+    """
     if len(one) != len(several):
         return None
-    differing = [dim for dim, lengths in enumerate(zip(one, several, strict=True)) if lengths[0] != lengths[1]]
-    return differing[0] if len(differing) == 1 and (one[differing[0]], several[differing[0]]) == (1, count) else None
+    differing_dims = [dim for dim in range(len(one)) if one[dim] != several[dim]]
+    if len(differing_dims) != 1:
+        return None
+    (dim,) = differing_dims
+    return dim if (one[dim], several[dim]) == (1, count) else None
 
 
 def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
@@ -90,10 +102,11 @@ class Use:
     """A recorded call of a layer, with everything from which the gradients of the layer's parameters are computed.
 
     Attributes:
-        inputs: Input of the layer.
+        layer: The layer.
+        inputs: Input of the layer, with a row for each example along `dim`.
         edge: Edge at which the gradient of the output is taken.
-        output_shape: Shape of the output, with a row for each example.
-        dim: Dimension that counts the examples.
+        output_shape: Shape of the output, with a row for each example along `dim`.
+        dim: Dimension of the input and of the output that counts the examples.
         version: Version of the input at the time of the call. Torch increases the version with each write to the tensor.
     """
 
@@ -112,11 +125,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class RunningLayer:
-    """A recorded layer that is running.
+    """A layer that is running and whose call is recorded when it ends.
 
     Attributes:
-        inputs: Input of the layer, with a row for each example.
-        rows: Number of rows of the input that the layer received.
+        inputs: Input of the layer, with a row for each example along `dim`. If the layer runs on a shared input, this is its repetition.
+        rows: Length of `dim` in the input that the layer received.
         dim: Dimension that counts the examples.
         input_node: Node of the input in the autograd graph; None if the input needs no gradient, or if nodes are not recorded.
     """
@@ -157,7 +170,7 @@ class Recorder:
         counts: Number of calls of each layer so far.
         running: Running layers, by name. It is None for a layer whose call is not recorded.
         insides: Part of the graph of each call; None if it is not requested.
-        broken: Name of a layer whose call could not be recorded; None if there is none. The program may have caught the error.
+        broken: Name of the running layer. After the forward pass it is None, unless a layer raised an error that the program caught.
     """
 
     example_dims: Callable[[Call, Tensor], ExampleDim]
@@ -171,10 +184,11 @@ class Recorder:
     broken: str | None = None
 
     def example_dim(self, layer: Layer, inputs: Tensor) -> ExampleDim:
-        """Return the example dimension of the next call of a layer.
+        """Return the example dimension of the next call of a layer, and count the call.
 
         Raises:
-            Unsuitable: The dimension differs from the one that the probe found, or the rule of the layer does not support it.
+            Unsuitable: The length of the dimension is not the number of examples, or the rule of the layer does not support the dimension.
+                `example_dims` raises it for a call that it does not know.
         """
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
@@ -191,6 +205,9 @@ class Recorder:
 
         Edge cases: a call on a shared tensor of floating-point numbers is not recorded, and the parameters are not replaced. If the losses
         depend on the output of such a call, a gradient reaches the parameters themselves, and `BookKeeping.gradients` refuses the model.
+
+        Raises:
+            Unsuitable: `example_dim`, `repeat_for_examples` or `detach_parameters` refuses the call.
         """
         dim = self.example_dim(layer, inputs)
         if dim is None and inputs.is_floating_point():
@@ -207,7 +224,11 @@ class Recorder:
         return inputs
 
     def leave(self, layer: Layer, output: Tensor) -> None:
-        """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output."""
+        """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output.
+
+        Raises:
+            Unsuitable: The output is no tensor that needs a gradient, or has no row for each row of the input.
+        """
         entered = self.running.pop(layer.name)
         if entered is None:
             return
@@ -234,7 +255,10 @@ class Recorder:
         self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
 
     def require_inside(self, losses: Tensor) -> None:
-        """Raise Unsuitable if a parameter of a call is used for anything but the call's output, such as a gradient within the loss."""
+        """Raise Unsuitable if a parameter of a call is used for anything but the call's output, such as a gradient within the loss.
+
+        `insides` must have been requested. Otherwise nothing is checked.
+        """
         call_of_node: dict[Node, CallNodes] = {}
         for inside in self.insides or ():
             call_of_node.update(dict.fromkeys(inside.nodes - inside.outputs, inside))
@@ -245,9 +269,12 @@ class Recorder:
 
 
 def repeat_for_examples(name: str, inputs: Tensor, size: int) -> Tensor:
-    """Return a shared input, such as position ids (T,) or (1, T), repeated for each example.
+    """Return a shared input, such as position ids (T,) or (1, T), repeated for each example: (B, T).
 
     Without the repetition, the gradient of the layer would be a sum over the examples.
+
+    Raises:
+        Unsuitable: The input has several dimensions, of which the first has not length one.
     """
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if rows.shape[0] != 1:
@@ -286,7 +313,10 @@ def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
-    """Record the calls of the layers during one forward pass, which the block runs. The parameters are always restored afterwards."""
+    """Record the calls of the layers during one forward pass, which the block runs.
+
+    The forward and the parameters of each layer are restored afterwards, also after an error.
+    """
     originals: list[dict[str, Tensor]] = []
     try:
         for layer in layers:
@@ -323,8 +353,12 @@ def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tens
     """Run a layer in place of its own forward, and record the call. Hooks of the layer receive the same values as without the record.
 
     The mode that looks for errors of torch is switched off around the work of the recorder, which calls many small functions of torch.
+
+    Raises:
+        Unsuitable: The recorder refuses the call. `recorder.broken` keeps the name of the layer, in case the program catches the error.
+        ValueError: The layer was called with more than one argument, or with none.
     """
-    outer_broken, recorder.broken = recorder.broken, layer.name
+    outer_layer, recorder.broken = recorder.broken, layer.name
     (inputs,) = (*args, *kwargs.values())
     with without_function_modes():
         inputs = recorder.enter(layer, inputs)
@@ -333,5 +367,5 @@ def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tens
     with without_function_modes():
         restore_parameters(layer, originals)
         recorder.leave(layer, output)
-    recorder.broken = outer_broken
+    recorder.broken = outer_layer
     return output

@@ -31,7 +31,7 @@ from dpcli.train.engine.vectorised import Looped, Vectorised
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
 SEED = 20221  # an arbitrary number
-SHIFT = 0.02  # standard deviation of the shifts of parameters
+SHIFT = 0.02  # standard deviation of the shifts of parameters: small beside usual initial weights, far above rounding
 TRIED = 3  # number of examples of a batch that are replaced in turn, and that are also processed alone
 LONGEST_REASON = 120  # characters of a reason against a method in a report
 EXAMPLES = 3  # number of synthetic examples on which methods are compared
@@ -70,7 +70,13 @@ class MethodChoice:
 def choose(
     model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
 ) -> MethodChoice:
-    """Return the fastest method that agrees with a loop over a few synthetic examples. The comparison uses a copy of the model."""
+    """Return the fastest method that agrees with a loop over a few synthetic examples, or else the loop.
+
+    The comparison uses a copy of the model.
+
+    Raises:
+        InputError: The loss is not one number for each example, or draws a permutation of the examples.
+    """
     spare = copy.deepcopy(model)
     with shift_parameters(spare):
         chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
@@ -111,6 +117,7 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
         raise Unsuitable("its norms differ from norms computed one example at a time")
     length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
     for name, gradient in expected.gradients.items():
+        # A small part of a gradient is rounded relative to the whole, so 2 % of the whole length count as well.
         slack = tolerance * (float(gradient.norm()) + 0.02 * length)
         if not float((sums.gradients[name] - gradient).norm()) <= slack:
             raise Unsuitable(f"its gradient of {name} differs from the gradient computed one example at a time")
@@ -141,7 +148,7 @@ def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
 
 
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Check whether norms agree up to the relative tolerance. Two infinite norms agree."""
+    """Check whether norms differ by at most tolerance * (|b| + 0.02). Two infinite norms agree; NaN agrees with nothing."""
     return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)
 
 
@@ -221,7 +228,11 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
 def check_with(
     model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None, part: RecordPart
 ) -> None:
-    """Make the check of `check` with one assignment of random numbers to the records."""
+    """Make the check of `check` with one assignment of random numbers to the records.
+
+    A followed program computes the loss of a record by the same operations whatever the other records are. Replacing one of them may then
+    change it by a few machine epsilons only.
+    """
     rows = range(size(batch))
     together, trace = trace_outputs(model, loss, batch, seed, part)
     exact = 32.0 * torch.finfo(together.dtype).eps if doubt is None else tolerance

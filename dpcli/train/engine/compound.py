@@ -65,10 +65,16 @@ class CompoundRun:
         return None if parameter is None else parameter.detach()
 
     def linear(self, inputs: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> Tensor:
-        """Return x W^T + b, and record the call. Several biases are added.
+        """Return x W^T + b, and record the call if W or a bias is trained. Several biases are added.
 
         Args:
+            inputs: x, (B, ..., d).
+            weight: Name of W in the module.
+            biases: Names of biases. A name whose bias is None in the module adds nothing.
             rows: Rows of W and b to use; None for all.
+
+        Raises:
+            Unsuitable: A parameter was replaced by a computed tensor, or the recorder refuses the call.
         """
         matrix = self.value(weight)
         assert matrix is not None
@@ -83,7 +89,7 @@ class CompoundRun:
         return output
 
     def record(self, inputs: Tensor, output: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> None:
-        """Record the call of a linear layer with the given parameters, or with some of their rows."""
+        """Record the call of a linear layer with the given parameters, or with some of their rows. Do nothing if none is trained."""
         trained = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
         matrix = self.value(weight)
         if trained and matrix is not None:
@@ -99,14 +105,17 @@ def product(
     """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero.
 
     Args:
+        weight: Name of the weight in the module.
+        biases: Names of the biases, which were added and so have the same gradient.
         first_row: Number of the first row that was used.
-        shape: Shape of the weight.
+        shape: Shape of the whole weight.
+        module, inputs, gradient: Arguments of `Formula`.
     """
     left = wide(positions(gradient))
     used_rows, all_rows = left.shape[2], shape[0]
     if used_rows != all_rows:
         left = functional.pad(left, (first_row, all_rows - first_row - used_rows))
-    bias = cache(lambda: PlainRows(summed(left)))  # biases that are added have the same gradient
+    bias = cache(lambda: PlainRows(summed(left)))  # computed once for all biases
     return {weight: lambda: Outer(left, wide(positions(inputs)), shape), **dict.fromkeys(biases, bias)}
 
 
@@ -152,7 +161,7 @@ def attend(
     """Return what nn.MultiheadAttention returns for the same arguments, computed layer by layer.
 
     Raises:
-        Unsuitable: The sequences are nested, or have no dimension of examples.
+        Unsuitable: The sequences are nested, or have no dimension of examples, or `is_causal` is set without a mask.
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if not all(sequence.dim() == 3 and not sequence.is_nested for sequence in (query, key, value)):
@@ -163,19 +172,26 @@ def attend(
     if not layer.batch_first:
         projected = [sequence.transpose(0, 1) for sequence in projected]
     q, k, v = (split_heads(sequence, layer.num_heads) for sequence in projected)
+    # As in torch, the mask is then replaced by the flag of scaled_dot_product_attention.
     causal = is_causal and key_padding_mask is None and not need_weights
     mask = sum_of_masks(None if causal else attn_mask, key_padding_mask, q)
-    dropout, weights = layer.dropout if layer.training else 0.0, None
+    dropout = layer.dropout if layer.training else 0.0
+    weights: Tensor | None = None
     if need_weights:
         scores = (q @ k.mT) * q.shape[-1] ** -0.5
         weights = torch.softmax(scores + (0.0 if mask is None else mask), -1)
-        weights = functional.dropout(weights, dropout) if dropout else weights
+        if dropout:
+            weights = functional.dropout(weights, dropout)
         context = weights @ v
     else:
         context = functional.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
     context = context.transpose(1, 2).flatten(2)
-    output = run.linear(context if layer.batch_first else context.transpose(0, 1), "out_proj.weight", ["out_proj.bias"])
-    return output, weights.mean(1) if weights is not None and average_attn_weights else weights
+    if not layer.batch_first:
+        context = context.transpose(0, 1)
+    output = run.linear(context, "out_proj.weight", ["out_proj.bias"])
+    if weights is not None and average_attn_weights:
+        weights = weights.mean(1)
+    return output, weights
 
 
 def projections(run: CompoundRun, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:

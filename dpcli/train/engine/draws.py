@@ -202,9 +202,7 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
             dims = record_dims(value.shape, self.size)
-            exact = [adjacent(value, dim, self.row, self.size).clone() for dim, per_record in dims if per_record == 1]
-            several = [dim for dim, per_record in dims if per_record > 1]
-            parts = {part: [*exact, *(part(value, dim, self.row, self.size).clone() for dim in several)] for part in RECORD_PARTS}
+            parts = {part: [part(value, dim, self.row, self.size).clone() for dim, _ in dims] for part in RECORD_PARTS}
             self.recorded.append(DrawnNumbers(value.shape, parts, states))
         return drawn
 

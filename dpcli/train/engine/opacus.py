@@ -77,6 +77,7 @@ class OpacusGradients:
 
     @property
     def numbers(self) -> NumberKind:
+        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
         return KINDS[0] if self.program is None else self.program.numbers
 
     def ready(self, batch: Batch) -> None:
@@ -166,6 +167,9 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
 
     The hooks run in training mode only. Modules with trainable parameters of their own are set to training mode. Others, such as dropout,
     keep their mode.
+
+    Raises:
+        Unsuitable: A frozen batch normalisation has trainable weights. In training mode it would use statistics of the batch.
     """
     modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
     if any(isinstance(module, BatchNorm) for module in modes):

@@ -77,7 +77,7 @@ class OperandUse:
     factor: Factor
 
     def rows(self, gradient: Tensor) -> Tensor:
-        """Return the parameter's gradient for each example, (B, *shape), in at least single precision.
+        """Return the gradient of each example with respect to the leaf, (B, *leaf.shape), in at least single precision.
 
         Args:
             gradient: Gradient of the operator's output.
@@ -148,20 +148,28 @@ class Leaves:
         Raises:
             Unsuitable: The graphs of one example and of several differ in more than the lengths of dimensions.
         """
-        graphs = [Graph(losses) for losses, _ in (one, several)]
-        for name in several[1]:
+        (losses_of_one, leaves_of_one), (losses_of_several, leaves_of_several) = one, several
+        graph_of_one, graph_of_several = Graph(losses_of_one), Graph(losses_of_several)
+        for name in leaves_of_several:
             steps: list[tuple[Consumer, int | None]] = []
-            walks = [graph.reached_from(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
-            for of_one, of_several in zip_longest(*walks):
+            walk_of_one = graph_of_one.reached_from(leaves_of_one[name])
+            walk_of_several = graph_of_several.reached_from(leaves_of_several[name])
+            for of_one, of_several in zip_longest(walk_of_one, walk_of_several):
                 if of_one is None or of_several is None or of_one.step != of_several.step:
                     raise Unsuitable(f"{name}: one example uses it in other operators than several examples do")
                 dim = dimension(name, of_one, of_several, size)
                 steps.append((of_several.step, dim))
+                # Both walks then go on to the operators that use this output.
                 of_one.independent = of_several.independent = dim is None
             self.recorded[name] = steps
 
     def uses(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[OperandUse]:
         """Return every operator that combines one of the parameters with the examples.
+
+        Args:
+            losses: Losses of the batch, (B,).
+            leaves: Leaves of the pass, by the names of the parameters.
+            size: Number of examples.
 
         Raises:
             Unsuitable: The graph differs from the recorded one, or an operator has no factor.
@@ -207,8 +215,9 @@ class Reached:
 
         Raises Unsuitable if the operator has no factor or several outputs, or if the length of `dim` is not the batch size.
         """
-        factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
-        if factor is None or others or shape[dim] != size:
+        factor = FACTORS.get(self.node.name())
+        output_shape, *other_outputs = self.shapes
+        if factor is None or other_outputs or output_shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
         operand = metadata(self.source.node)[self.source.output_nr]
         return OperandUse(

@@ -25,8 +25,8 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dra
 from dpcli.train.isolation.traced_program import Program
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
-# One example of a step is also processed alone in the first steps, and then in one of so many steps, which is chosen at random. On a small
-# model this example takes as long as the whole batch.
+# One example is also processed alone in each of the first ALWAYS_CHECKED steps, and later in a step with probability 1 / CHECKED_EVERY. On
+# a small model this example takes as long as the whole batch, so a check of every step would double the time of training.
 ALWAYS_CHECKED, CHECKED_EVERY = 32, 8
 
 
@@ -92,7 +92,11 @@ REFUSALS = [
 
 
 def refuse(model: nn.Module) -> None:
-    """Raise InputError for a model whose modules mix examples or update buffers, or that has no parameters to train."""
+    """Raise InputError for a model that cannot be trained with per-example gradients.
+
+    Its modules mix examples or update buffers (`REFUSALS`), it has no parameter to train, or a parameter is lazy, is complex, or has a hook
+    on its gradient.
+    """
     for name, parameter in model.named_parameters():
         if is_lazy(parameter):
             raise InputError(
@@ -237,9 +241,11 @@ class ClippedGradients:
     def checked(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
-        The comparison is made in the first steps, and then in a random one of `CHECKED_EVERY` steps. Take a fault that the tracing did not
-        find and that shows in a share s of the steps and records. It is missed in n <= 32 steps with probability (1 - s)^n, and in each
-        further step with probability 1 - s / 8. A fault that shows in every record never passes the first step.
+        The comparison is made in the first `ALWAYS_CHECKED` steps, and in each later step with probability 1 / `CHECKED_EVERY`.
+
+        Take a fault that the tracing did not find and that shows in a share s of the steps and records. It is missed in n <= 32 steps with
+        probability (1 - s)^n, and in each further step with probability 1 - s / 8. A fault that shows in every record never passes the
+        first step.
 
         Raises:
             InputError: The norms of the two gradients differ.
@@ -259,6 +265,7 @@ class ClippedGradients:
 
     @property
     def numbers(self) -> NumberKind:
+        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
         return KINDS[0] if self.program is None else self.program.numbers
 
     def settle(self) -> None:

@@ -216,7 +216,18 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
 def first_states(
     run: CompoundRun, values: Tensor, places: int, given: Sequence[Tensor] | None, state_count: int
 ) -> Sequence[Tensor]:
-    """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given."""
+    """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given.
+
+    Args:
+        run: Run of the recurrent module.
+        values: Input of the module, (T, B, d).
+        places: Number of layers times the number of directions.
+        given: States that the program passed; None for zeros.
+        state_count: Number of tensors in a state.
+
+    Raises:
+        Unsuitable: The number of given states or their shape is wrong.
+    """
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
         return [values.new_zeros(shape)] * state_count

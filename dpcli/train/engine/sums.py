@@ -204,7 +204,10 @@ def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str
 def add_clipped(
     totals: dict[str, Tensor], pieces: Mapping[str, Piece], measured: GradientNorms, clip: Clip, groups: Sequence[Sequence[str]]
 ) -> None:
-    """Add the clipped gradients of all examples to the totals. An example whose gradient is not finite adds nothing."""
+    """Add the clipped gradients of all examples to the totals. An example whose gradient is not finite adds nothing.
+
+    Examples whose norms are out of range are added from their rescaled gradients.
+    """
     norms, in_range = measured.norms, measured.in_range
     if not measured.rescaled:
         add(totals, pieces, groups, clip.factors(norms))

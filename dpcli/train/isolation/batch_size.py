@@ -21,8 +21,10 @@ from dpcli.base.errors import InputError
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, Unfollowed
 from dpcli.train.torch_internals import source_of_symbol
 
-SIZE_HINT = 1_000_003  # batch size for which torch's operators choose an algorithm; a large number
-# Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares.
+SIZE_HINT = (
+    1_000_003  # batch size for which torch's operators choose an algorithm; a large prime, so that it divides no other length
+)
+# Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares: all small ones, and usual ones.
 SMALL_SIZES = range(2, 600)
 LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
 OWN_FOLDERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
@@ -93,7 +95,7 @@ def deciding_sizes(expression: Any, size: Any) -> Iterator[int]:
 
 
 def batch_symbol(environment: ShapeEnv) -> torch.SymInt:
-    """Return the symbol for the batch size."""
+    """Return a new symbol for the batch size. Torch assumes that the size is at least 2."""
     source = source_of_symbol("batch")
     expression = environment.create_symbol(SIZE_HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
     return environment.create_symintnode(expression, hint=SIZE_HINT)  # type: ignore[return-value]

@@ -26,8 +26,9 @@ from dpcli.train.torch_internals import TorchDispatchMode, global_module_hooks, 
 
 # Types whose values are compared by their text.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-MOST_VALUES = 100_000  # largest number of values in a snapshot; further values are compared by identity only
-MOST_DEPTH = 8  # largest depth of nesting; values that are nested more deeply are compared by identity only
+# Values beyond these limits are compared by identity only, so that a snapshot of a large program ends.
+MOST_VALUES = 100_000  # largest number of values in a snapshot
+MOST_DEPTH = 8  # largest depth of nesting
 LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tensor makes a tensor of numbers in the program
 DRAWS = "random numbers"  # end of the names of generators' states
 
@@ -64,7 +65,11 @@ class ReachableState:
         self.values[f"{name}.requires_grad"] = tensor.requires_grad
 
     def visit(self, name: str, value: Any, depth: int = 0) -> None:
-        """Add a value, and everything that can be reached from it."""
+        """Add a value, and everything that can be reached from it.
+
+        Raises:
+            InputError: A function of torch.jit, whose state cannot be read, or random numbers of the operating system are reached.
+        """
         if isinstance(value, PLAIN):
             self.values[name] = repr(value)
             return
@@ -134,7 +139,16 @@ class ReachableState:
 
 
 def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
-    """Return a snapshot of the state that a model and its loss can reach, and of global random state."""
+    """Return a snapshot of the state that a model and its loss can reach, and of global random state.
+
+    Args:
+        model: Model of the program.
+        loss: Loss of the program.
+        copies: Whether the snapshot holds copies of tensors. Otherwise tensors are compared by identity.
+
+    Raises:
+        InputError: The program reaches a value that no snapshot can hold (`ReachableState.visit`).
+    """
     snapshot = ReachableState(copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         snapshot.add_tensor(f"model: {name}", tensor)
@@ -157,7 +171,7 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a container, a function or an object, each with the end of its path."""
+    """Yield the parts of a container, a function or an object, each with the end of its path. A module or a class has no parts."""
     if isinstance(value, Mapping):
         for place, (key, part) in enumerate(value.items()):
             yield f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part

@@ -7,9 +7,7 @@ not cover. It returns Merged if an output depends on several records, and raises
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from dpcli.train.isolation.layout import (
@@ -31,7 +29,7 @@ from dpcli.train.isolation.layout import (
 
 
 def unchanged(call: Call) -> Layouts:
-    """Return the layout of an operator that leaves every number at its index."""
+    """Return the layout of an operator that leaves every number at its index. Arguments with different layouts are not covered."""
     layout = call.one()[1]
     return call.everywhere(layout) if call.agreed(layout) else Unknown(call.name)
 
@@ -46,7 +44,10 @@ def view(call: Call) -> Layouts:
 
 
 def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
-    """Return the layout of a contiguous output in which successive records are `step` numbers apart; None if there is none."""
+    """Return the layout of a contiguous output in which successive records are `step` numbers apart; None if there is none.
+
+    The dimension of the records is the last one whose length depends on the batch size. `trailing` is its stride.
+    """
     trailing = 1
     for dim in reversed(range(output.dim())):
         length = output.shape[dim]
@@ -108,7 +109,7 @@ def after_removal(dim: int, removed: Sequence[int]) -> int:
 
 
 def select(call: Call) -> Layouts:
-    """Return the layout after one index of a dimension was selected. Selecting one of several different records is a merge."""
+    """Return the layout after one index of a dimension was selected. Selecting one record is a merge, unless all records are identical."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if is_symbolic(call["index"]):
@@ -127,16 +128,11 @@ def narrow(call: Call) -> Layouts:
             return fitting(call.outputs[0], layout)
         complete = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
         return layout if complete and call["step"] == 1 else call.merged("of some records by their positions in the batch")
-    return layout if not is_symbolic(call["start"]) and not records_within(call["end"]) else Unknown(call.name)
-
-
-def records_within(end: Any) -> bool:
-    """Check whether the end of a slice depends on the batch size. The largest integer, which means no end, does not."""
-    return isinstance(end, torch.SymInt) and is_symbolic(end)
+    return Unknown(call.name) if is_symbolic(call["start"]) or is_symbolic(call["end"]) else layout
 
 
 def split(call: Call) -> Layouts:
-    """Return the layout of the parts of a tensor. A split between records is a merge."""
+    """Return the layouts of the parts of a tensor. A split between records is a merge."""
     tensor, layout = call.one()
     if call["dim"] % tensor.dim() == layout.dim:
         return call.merged("of the batch into its records")
@@ -144,7 +140,7 @@ def split(call: Call) -> Layouts:
 
 
 def unbind(call: Call) -> Layouts:
-    """Return the layout of the slices along a dimension. Raises Mixed if the slices are single records, over which the program loops."""
+    """Return the layouts of the slices along a dimension. Raises Mixed if the slices are single records, over which the program loops."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
@@ -160,7 +156,7 @@ def select_backward(call: Call) -> Layouts:
 
 
 def slice_backward(call: Call) -> Layouts:
-    """Return the layout of the gradient of a slice. The gradient has the full length again."""
+    """Return the layout of the gradient of a slice, which has the full length again. A slice of some of the records is not covered."""
     tensor, layout = call.one()
     if call["dim"] % tensor.dim() != layout.dim:
         return layout
@@ -175,7 +171,7 @@ def unfold(call: Call) -> Layouts:
 
 
 def scan(call: Call) -> Layouts:
-    """Return the layout of an operator that sorts, scans or normalises along some dimensions.
+    """Return the layouts of an operator that sorts, scans or normalises along some dimensions. Along the records it is a merge.
 
     A sort of the records by an integer, such as a length, is Unknown and not a merge. A program may restore the order afterwards.
     """
@@ -185,7 +181,9 @@ def scan(call: Call) -> Layouts:
         dims = call.values.get("dims")
     if layout.dim in dims_of(dims, tensor.dim()):
         sorts_by_integer = call.name in ("sort", "argsort") and tensor.dim() == 1 and not tensor.is_floating_point()
-        return Unknown(f"{call.name} of the records by an integer") if sorts_by_integer else call.merged("along the records")
+        if sorts_by_integer:
+            return Unknown(f"{call.name} of the records by an integer")
+        return call.merged("along the records")
     return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
 
 
@@ -204,15 +202,17 @@ def pad(call: Call) -> Layouts:
 def repeat(call: Call) -> Layouts:
     """Return the layout of a tensor that was repeated along its dimensions. Raises Mixed if the batch size is a repeat count."""
     tensor, layout = call.one()
-    shift = len(call["repeats"]) - tensor.dim()
-    times = call["repeats"][layout.dim + shift]
     if any(is_symbolic(number) for number in call["repeats"]):
         raise Mixed(f"{call.name}, {PAIRED}")
-    return AlongRecords(layout.dim + shift, layout.outer * int(times), layout.inner)
+    dim = layout.dim + len(call["repeats"]) - tensor.dim()
+    return AlongRecords(dim, layout.outer * int(call["repeats"][dim]), layout.inner)
 
 
 def join(call: Call) -> Layouts:
-    """Return the layout of the output of cat or stack. All tensors must have the same layout."""
+    """Return the layout of the output of cat or stack. All tensors but empty ones must have the same layout.
+
+    A cat along the records, and tensors of different layouts, are not covered. Raises Mixed if the records are along different dimensions.
+    """
     tensors = [tensor for tensor in call["tensors"] if not (tensor.dim() == 1 and tensor.shape[0] == 0)]
     count = tensors[0].dim() + (call.name == "stack")
     dim = call["dim"] % count
@@ -227,7 +227,7 @@ def join(call: Call) -> Layouts:
 def gather(call: Call) -> Layouts:
     """Return the layout of the output of gather or scatter along a dimension other than the records.
 
-    All arguments must have the same layout.
+    All arguments must have the same layout. Along the records it is a merge. Raises Mixed if the records are along different dimensions.
     """
     tensor, layout = call.one()
     rows = [row_layout for _, row_layout in call.rows()]
@@ -238,7 +238,10 @@ def gather(call: Call) -> Layouts:
 
 
 def index_select(call: Call) -> Layouts:
-    """Return the layout of the output of index_select, where either the tensor or the index holds records."""
+    """Return the layout of the output of index_select, where either the tensor or the index holds records.
+
+    A selection among the records is a merge. Raises Mixed if both hold records.
+    """
     layout = call.one()[1]
     of_self, of_index = call.of("self"), call.of("index")
     dim = call["dim"] % max(1, call["self"].dim())
@@ -252,11 +255,15 @@ def index_select(call: Call) -> Layouts:
 def index(call: Call) -> Layouts:
     """Return the layout of tensor[a, :, b].
 
-    The rule covers two uses. Each record selects from its own row, by the record indices, or each record selects from a shared tensor.
+    The rule covers three uses. Each record selects from its own row, by the record indices. Each record selects from a shared tensor. Or
+    all records share the indices, which are along other dimensions.
+
+    Raises:
+        Mixed: The records of the indices would be paired with other records, of another index or of the tensor.
     """
     indices = list(call["indices"])
     indexed = [dim for dim, index in enumerate(indices) if index is not None]
-    depth = max(indices[dim].dim() for dim in indexed)
+    depth = max(indices[dim].dim() for dim in indexed)  # number of dimensions of the indices after they are broadcast
     adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
     start = indexed[0] if adjacent else 0  # first dimension of the output that the indices give
     aligned = [shifted(call.layout_of(indices[dim]), depth - indices[dim].dim()) for dim in indexed]
@@ -266,11 +273,11 @@ def index(call: Call) -> Layouts:
     record_dims = {layout.dim for layout in rows} | {layout.dim for layout in numbers}
     if len(record_dims) > 1:
         raise Mixed(f"{call.name}, {PAIRED}")
-    if not isinstance(self_layout, AlongRecords):
+    if not isinstance(self_layout, AlongRecords):  # a shared tensor
         if numbers or not rows or any(layout != rows[0] for layout in rows):
             return Unknown(call.name)
         return rows[0].at(start + rows[0].dim)
-    if self_layout.dim not in indexed:
+    if self_layout.dim not in indexed:  # the indices are along other dimensions than the records
         if rows or numbers:
             raise Mixed(f"{call.name}, {PAIRED}")
         if adjacent and self_layout.dim < indexed[0]:
@@ -292,7 +299,10 @@ def shifted(layout: Layout, shift: int) -> Layout:
 
 
 def index_put(call: Call) -> Layouts:
-    """Return the layout of a tensor after a write at indices, which select entries as in `index`. A write to a shared tensor is a merge."""
+    """Return the layout of a tensor after a write at indices, which select entries as in `index`.
+
+    A write to a shared tensor is a merge. The values must hold the records as the selected entries do, or hold no records.
+    """
     self_layout = call.layout_of(call["self"])
     if not isinstance(self_layout, AlongRecords):
         return call.merged("of several records into one tensor")

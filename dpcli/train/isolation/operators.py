@@ -1,8 +1,12 @@
 """Rules for operators that compute, and the table with the rule of every operator.
 
-A rule returns the layout of every output of a call, given the layouts of the arguments. It returns Unknown for a case that it does not
-cover, and Merged for an output that combines several records. The rules of operators that only move numbers are in `moves`. An operator
-that is not in the table has no rule, unless torch tags it as pointwise.
+A layout states along which dimension a tensor holds the records of a batch. `LayoutTracker` applies a rule to each call of which an
+argument holds records. The rule returns the layout of every output: Unknown for a case that it does not cover, and Merged for an output
+that combines several records. It raises Mixed, which refuses the program at once, for example if the operator pairs each record with every
+other record.
+
+The table `RULES` is at the end of the file. The rules of operators that only move numbers are in `moves`. An operator that is not in the
+table has no rule, unless torch tags it as pointwise.
 """
 
 from __future__ import annotations
@@ -35,17 +39,21 @@ NOT_REDUCED = 0
 
 
 def pointwise(call: Call) -> Layouts:
-    """Return the layout of a pointwise operator. The shapes of its arguments are aligned from the right."""
+    """Return the layout of a pointwise operator, or of a loss of each number. The shapes of the arguments are aligned from the right.
+
+    Raises:
+        Mixed: The arguments hold the records along different dimensions.
+    """
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
-        return call.merged("over the records") if not call.name.endswith("backward") else Unknown(call.name)
-    depth = max(tensor.dim() for tensor in call.tensors())
-    aligned = [layout.at(layout.dim + depth - tensor.dim()) for tensor, layout in call.rows()]
+        return Unknown(call.name) if call.name.endswith("backward") else call.merged("over the records")
+    dim_count = max(tensor.dim() for tensor in call.tensors())
+    aligned = [layout.at(layout.dim + dim_count - tensor.dim()) for tensor, layout in call.rows()]
     result = pair(aligned, call.name)
     return call.everywhere(result) if all(layout == result for layout in aligned) else Unknown(call.name)
 
 
 def reduction(call: Call) -> Layouts:
-    """Return the layout of a reduction over the named dimensions, or over all if none is named."""
+    """Return the layouts of a reduction over the named dimensions, or over all if none is named. A reduction over the records merges."""
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:
@@ -53,27 +61,6 @@ def reduction(call: Call) -> Layouts:
     if not call.values.get("keepdim", False):
         layout = layout.at(layout.dim - sum(dim < layout.dim for dim in dims))
     return [layout for _ in call.outputs]
-
-
-def product(call: Call) -> Layouts:
-    """Return the layout of a product of matrices or vectors, to which another tensor may be added."""
-    left, right = (call[name] for name in OPERANDS[call.name])
-    summed_dims = (left.dim() - 1, max(0, right.dim() - 2))
-    batched = left.dim() == 3
-    layouts: list[AlongRecords] = []
-    for factor, summed_dim in zip((left, right), summed_dims, strict=True):
-        layout = call.layout_of(factor)
-        if not isinstance(layout, AlongRecords):
-            continue
-        if layout.dim == summed_dim:
-            return call.merged("over the records")
-        is_column_of_right = factor is right and not (batched and layout.dim == 0)
-        layouts.append(layout.at(left.dim() - 1) if is_column_of_right else layout)
-    result = pair(layouts, call.name)
-    if any(layout != result for layout in layouts):
-        return Unknown(call.name)
-    added = call.of("self") if "mat1" in call.values or "batch1" in call.values else None
-    return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
 
 
 # The names of the two factors in the schema of each product.
@@ -87,8 +74,34 @@ OPERANDS = {
 }
 
 
+def product(call: Call) -> Layouts:
+    """Return the layout of a product of matrices or vectors, to which another tensor may be added.
+
+    Records along the summed dimension merge. Every other dimension of a factor, such as the rows of the left or the columns of the right
+    matrix, has the same number in the product.
+
+    Raises:
+        Mixed: Both factors hold the records, along different dimensions.
+    """
+    left, right = (call[name] for name in OPERANDS[call.name])
+    summed_dims = (left.dim() - 1, max(0, right.dim() - 2))
+    layouts: list[AlongRecords] = []
+    for factor, summed_dim in zip((left, right), summed_dims, strict=True):
+        layout = call.layout_of(factor)
+        if not isinstance(layout, AlongRecords):
+            continue
+        if layout.dim == summed_dim:
+            return call.merged("over the records")
+        layouts.append(layout)
+    result = pair(layouts, call.name)
+    if any(layout != result for layout in layouts):
+        return Unknown(call.name)
+    added = call.of("self") if "mat1" in call.values or "batch1" in call.values else None
+    return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
+
+
 def trailing_norm(call: Call) -> Layouts:
-    """Return the layouts of a normalisation over the last dimensions, such as layer normalisation."""
+    """Return the layouts of a normalisation over the last dimensions, such as layer normalisation, and of its statistics."""
     tensor, layout = call["input"], call.of("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
@@ -98,7 +111,7 @@ def trailing_norm(call: Call) -> Layouts:
 
 
 def trailing_norm_backward(call: Call) -> Layouts:
-    """Return the layouts of the gradients of such a normalisation. The gradients of weight and bias are sums over all records."""
+    """Return the layouts of the gradients of a normalisation over the last dimensions."""
     layout = call.one()[1]
     if layout.dim >= call["input"].dim() - len(call["normalized_shape"]):
         return call.merged("over the records")
@@ -106,7 +119,10 @@ def trailing_norm_backward(call: Call) -> Layouts:
 
 
 def batch_first(call: Call) -> Layouts:
-    """Return the layouts of a convolution or a group normalisation, which treats each index of the first dimension separately."""
+    """Return the layouts of a convolution or a group normalisation, which treats each index of the first dimension separately.
+
+    Records along another dimension are not covered.
+    """
     layout = call.one()[1]
     if layout.dim != 0 or not has_full_length(call):
         return Unknown(call.name)
@@ -114,7 +130,7 @@ def batch_first(call: Call) -> Layouts:
 
 
 def batch_first_backward(call: Call) -> Layouts:
-    """Return the layouts of the gradients of a convolution or a group normalisation."""
+    """Return the layouts of the gradients of a convolution or a group normalisation. They are covered as in `batch_first`."""
     layout = call.one()[1]
     if layout.dim != 0 or not has_full_length(call):
         return Unknown(call.name)
@@ -127,7 +143,10 @@ def has_full_length(call: Call) -> bool:
 
 
 def gradient_layouts(call: Call, layout: AlongRecords) -> Layouts:
-    """Return the layouts of the gradient of the input, and of the gradients of the weights, which are sums over all records."""
+    """Return the layouts of the gradient of the input, and of the gradients of the weights, which are sums over all records.
+
+    The result is Unknown if `if_consistent` refuses the arguments.
+    """
     input_gradient, *weight_gradients = call.outputs
     result: list[Layout] = [fitting(input_gradient, layout), *(call.merged("over the records") for _ in weight_gradients)]
     return if_consistent(call, layout, result)
@@ -140,7 +159,7 @@ def if_consistent(call: Call, layout: AlongRecords, result: list[Layout]) -> Lay
 
 
 def pooling(call: Call) -> Layouts:
-    """Return the layouts of an operator that pools or resamples over its last dimensions. Its name contains their number, as in 2d."""
+    """Return the layouts of an operator that pools, pads or resamples over its last dimensions. Its name has their number, as in 2d."""
     tensor, layout = call.one()
     spatial = re.search(r"([123])d", call.name)
     if spatial is None or layout.dim >= tensor.dim() - int(spatial[1]):
@@ -151,8 +170,8 @@ def pooling(call: Call) -> Layouts:
 def batch_norm(call: Call) -> Layouts:
     """Return the layouts of batch normalisation.
 
-    In training it uses statistics of the batch and treats each channel separately, so records may be along the channels only. With
-    running statistics it treats each number separately.
+    In training it uses statistics of the batch and treats each channel (dimension 1) separately. Records along any other dimension then
+    merge. With running statistics it treats each number separately.
     """
     layout = call.of("input")
     if not isinstance(layout, AlongRecords):
@@ -170,7 +189,11 @@ def batch_norm(call: Call) -> Layouts:
 
 
 def batch_norm_backward(call: Call) -> Layouts:
-    """Return the layouts of the gradients of batch normalisation."""
+    """Return the layouts of the gradients of batch normalisation.
+
+    The gradients of weight and bias are sums over all records, unless the records are along the channels. Gradients in training, of records
+    along another dimension, are not covered: `batch_norm` merged such records.
+    """
     layout = call.of("input") or call.of("grad_out")
     if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
         return Unknown(call.name)
@@ -180,7 +203,7 @@ def batch_norm_backward(call: Call) -> Layouts:
 
 
 def embedding(call: Call) -> Layouts:
-    """Return the layout of rows that were looked up in a shared table."""
+    """Return the layout of rows that were looked up in a shared table. A table that holds records is not covered."""
     layout = call.of("indices")
     if not isinstance(layout, AlongRecords) or isinstance(call.of("weight"), AlongRecords):
         return Unknown(call.name)
@@ -193,7 +216,7 @@ def embedding_backward(call: Call) -> Layouts:
 
 
 def likelihood(call: Call) -> Layouts:
-    """Return the layouts of negative log-likelihood losses and of their total weight."""
+    """Return the layouts of negative log-likelihood losses and their total weight (0 without reduction), or of the gradient."""
     if call["reduction"] != NOT_REDUCED:
         return call.merged("over the records")
     layout = call.of("self")
@@ -204,7 +227,10 @@ def likelihood(call: Call) -> Layouts:
 
 
 def attention(call: Call) -> Layouts:
-    """Return the layouts of attention on tensors (B, heads, T, d), which treats each record and each head separately."""
+    """Return the layouts of attention, or of its gradients, on tensors (B, heads, T, d).
+
+    Attention treats each index of the first two dimensions separately. Records along T or d merge.
+    """
     layout = call.one()[1]
     if layout.dim > 1:
         return call.merged("over the records")
@@ -218,7 +244,7 @@ def attention(call: Call) -> Layouts:
 
 
 def recurrent(call: Call) -> Layouts:
-    """Return the layouts of one recurrent layer on a tensor (T, B, d). Packed sequences are not covered."""
+    """Return the layouts of one recurrent layer on a tensor (T, B, d), and of its states. Packed sequences are not covered."""
     layout = call.of("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
@@ -305,22 +331,23 @@ NAMES: dict[Rule, str] = {
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 
 
-def named(names: str) -> frozenset[str]:
-    """Return the names in a text."""
-    return frozenset(names.split())
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in a text, which are separated by spaces."""
+    return frozenset(text.split())
 
 
-# Operators that create new numbers. Only the shape of their output depends on the number of records.
-CREATING = named(
+# Operators that may create a tensor with the number of records as a length, although no argument holds records. `expand` and `repeat` then
+# copy a shared tensor for each record.
+CREATING = names_in(
     "empty zeros ones full rand randn randint normal new_empty new_zeros new_ones new_full empty_like zeros_like ones_like "
     "full_like rand_like randn_like randint_like expand repeat scalar_tensor empty_strided new_empty_strided"
 )
-# Creating operators whose numbers may differ between records.
-DRAWING = named("rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like")
-# Operators that accept the batch size as a length of their output.
-SIZED = named(
+# Creating operators whose numbers may differ between records: they are random, or whatever the memory held.
+DRAWING = names_in("rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like")
+# Operators whose rule covers an argument that depends on the batch size, such as a length of the output or the end of a slice.
+SIZED = names_in(
     "view _unsafe_view reshape view_copy expand expand_copy repeat select slice slice_backward select_backward "
     "native_group_norm native_group_norm_backward nll_loss_forward"
 )
-# Arguments that a backward operator receives from its forward operator. No other operator can read them.
+# Arguments, by operator, that the rules ignore. A backward operator receives them from its forward operator, and no other can read them.
 OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}

@@ -46,7 +46,7 @@ def drawn_as(kind: NumberKind, draw: Draw) -> Draw:
 
 
 def as_kind(kind: NumberKind, batch: Batch) -> Batch:
-    """Return the batch with numbers of a kind in place of standard normal ones."""
+    """Return the batch with numbers of a kind in place of its floating-point numbers, which must be standard normal."""
     return tree_map(lambda leaf: kind.of_normal(leaf) if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
@@ -88,7 +88,7 @@ class RecordForm:
         if self.dtype == torch.bool:
             values = torch.rand(size, device=self.device) < 0.5
             if values.dim() > 1:
-                values[:, 0] = True
+                values[:, 0] = True  # a padding mask that masks everything would make the loss of a record infinite or NaN
             return values
         if self.dtype.is_floating_point or self.dtype.is_complex:
             return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
@@ -125,4 +125,5 @@ def scale_numbers(batch: Batch, scale: float) -> Batch:
 
 
 def has_floats(batch: Batch) -> bool:
+    """Check whether a tensor of the batch holds real floating-point numbers."""
     return any(leaf.is_floating_point() for leaf in tree_leaves(batch))

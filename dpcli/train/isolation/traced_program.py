@@ -1,10 +1,10 @@
 """Abstract execution of a training program, to prove that each loss depends on one record alone.
 
-The program runs operator by operator on fake tensors. They have no numbers, and their batch size is a symbol. A rule for each operator
-states along which dimension its results hold records, or that it merged records.
+`analyze` runs the program operator by operator on fake tensors. They have no numbers, and their batch size is a symbol. A rule for each
+operator states along which dimension its results hold records, or that it merged records.
 
-The rules cannot follow every program, such as one with a branch on values or a loop over the records. Such a program is not refused, but
-its gradients are computed one record at a time.
+The rules cannot follow every program, such as one with a branch on values or a loop over the records. Such a program is not refused. Its
+gradients are computed one record at a time instead.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from dpcli.train.isolation.synthetic_records import KINDS, NumberKind
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 from dpcli.train.torch_internals import FakeTensorMode, enable_python_dispatcher, tree_map, without_dispatch_modes
 
-LONGEST_MESSAGE = 200  # characters of an error's message that are shown
-# Methods of tensors that read numbers without calling an operator.
+LONGEST_MESSAGE = 200  # characters of an error's message that are shown: torch may print whole tensors or graphs
+# Methods of tensors that read numbers or give access to memory without calling an operator.
 DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The verdict on a program in which no operator is known to combine records.
+    """The verdict of `analyze` on a program in which it found no operator that combines records.
 
     Attributes:
         doubt: Reason why the rules do not prove isolation, so that records must be processed one at a time; None if isolation is proven.
         complete: Whether the program was followed to its end.
-        coarsest: Machine epsilon of the program's least precise floating-point type.
+        coarsest: Machine epsilon of the least precise floating-point type of a result; 0 if no operator returned such numbers.
         random: Whether the program draws random numbers, or may do so.
-        mapped: Whether torch defines every operator, so that vmap isolates the records.
-        numbers: Kind of floating-point numbers on which the program runs.
+        mapped: Whether torch defines every operator, and its behaviour under vmap. Then vmap isolates the records.
+        numbers: Kind of synthetic numbers for which the losses are finite. `analyze` does not determine it and returns the default.
     """
 
     doubt: str | None
@@ -60,14 +60,16 @@ class Program:
 def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
     """Follow a program through its losses and their gradients, and return the verdict on it.
 
+    An error of the program itself, other than InputError, is no error here but a reason for doubt.
+
     Args:
         model: Copy of the model. Its attributes may change.
         loss: Function that returns one loss for each record.
         like: Batch whose shapes and types are used. Its numbers are not read.
 
     Raises:
-        InputError: An operator combines records, a branch depends on the number of records, or the program writes to state that outlives
-            the call.
+        InputError: An operator combines records, the program does not return one loss for each record, a branch depends on the number of
+            records, or the program writes to state that outlives the call.
     """
     findings, stack = IsolationFindings(), ["loss"]
     environment = Shapes(findings)
@@ -81,14 +83,15 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
         if not findings.doubts:
             raise
         complete = False
-    except Exception as problem:  # usually caused by the missing numbers; a faulty program later fails on synthetic records too
-        place = describe_error(problem).partition(" (its message")[0].partition(": ")[0]
-        findings.doubts.append(f"{place}, on tensors without numbers")
+    except Exception as problem:
+        # The cause is usually that fake tensors have no numbers. A faulty program fails again later, on synthetic records.
+        findings.doubts.append(f"{type_and_place(problem)}, on tensors without numbers")
         complete = False
     if findings.refusal is not None:
         raise findings.refusal
     environment.require_any_size()
-    findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if complete)
+    if complete:
+        findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names)
     return Program(
         doubt=findings.doubts[0] if findings.doubts else None,
         complete=complete,
@@ -99,19 +102,26 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
 
 
 def drops_between_layers(module: nn.Module) -> bool:
-    """Check whether a module is one of torch's recurrent networks with dropout between layers. Torch follows it without the dropout."""
+    """Check whether a module is one of torch's recurrent networks with active dropout between its layers.
+
+    On fake tensors torch runs such a network without the dropout, so the findings do not show that it is random.
+    """
     return isinstance(module, nn.RNNBase) and module.training and module.dropout > 0.0 and module.num_layers > 1
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
-    """Compute the losses and their gradients, and discard them."""
+    """Compute the losses and their gradients, so that the tracker observes them. Operators without a rule are added to the doubts.
+
+    Raises:
+        InputError: The program does not return one loss for each record, which depends on that record alone.
+    """
     findings = tracker.findings
     with torch.enable_grad(), no_validation_by_default():
         losses = loss(model, batch)
         require_losses(losses, tracker)
         trained = list(trained_parameters(model).values())
         if not isinstance(tracker.layout_of(losses), Unknown):
-            findings.unknown.clear()  # the losses do not depend on the unknown results
+            findings.unknown.clear()  # the losses do not depend on the results of operators without a rule
         if losses.requires_grad:
             tracker.running_module = lambda: "model: in the backward pass"
             gradients(losses, torch.ones_like(losses), trained)
@@ -119,7 +129,10 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
 
 
 def require_losses(losses: Any, tracker: LayoutTracker) -> None:
-    """Check that the program returns one loss for each record, which depends on that record alone. Raises InputError if not."""
+    """Check that the program returns one loss for each record, which depends on that record alone. Raises InputError if not.
+
+    Losses of an unknown layout pass, as they are a reason for doubt only.
+    """
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
@@ -134,7 +147,7 @@ def require_losses(losses: Any, tracker: LayoutTracker) -> None:
 
 
 class ReadRecorder(RaisedErrors):
-    """A recorder of reads that bypass operators, and of errors that the model catches."""
+    """A mode that adds a doubt for each read that bypasses the operators. Its base class records errors that the model catches."""
 
     def __init__(self, findings: IsolationFindings) -> None:
         super().__init__()
@@ -147,7 +160,7 @@ class ReadRecorder(RaisedErrors):
 
 
 def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
-    """Return fake tensors with the shapes and types of a batch, but with a symbolic number of records."""
+    """Return fake tensors with the shapes and types of a batch, but with a symbolic number of records. The tracker knows their layout."""
 
     def column(leaf: Tensor) -> Tensor:
         with without_dispatch_modes():
@@ -179,12 +192,19 @@ def dense_embeddings(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def tracked_modules(model: nn.Module, stack: list[str]) -> Iterator[None]:
-    """Maintain a stack of the names of the running modules within the block. The innermost module is last."""
+    """Maintain a stack of descriptions of the running modules within the block. The innermost module is last.
+
+    A module whose forward raises an error remains on the stack, which then tells where the error was raised.
+    """
+
+    def pop(*_: Any) -> None:
+        del stack[-1]
+
     handles = []
     for name, module in model.named_modules():
         label = f"model: {name or 'the model'} ({type(module).__name__})"
         handles.append(module.register_forward_pre_hook(lambda *_, label=label: stack.append(label), prepend=True))
-        handles.append(module.register_forward_hook(lambda *_: stack.__delitem__(-1)))
+        handles.append(module.register_forward_hook(pop))
     try:
         yield
     finally:
@@ -193,20 +213,35 @@ def tracked_modules(model: nn.Module, stack: list[str]) -> Iterator[None]:
 
 
 def describe_error(problem: BaseException) -> str:
-    """Return the type and the place of an error, and its message if torch raised it. A message of the user's code may quote records."""
-    if isinstance(problem, DpcliError) and problem.__cause__ is not None:
-        problem = problem.__cause__
-    description, frames = raised_at(problem), traceback.extract_tb(problem.__traceback__)
+    """Return the type and the place of an error, and the first line of its message if code of torch raised it.
+
+    The message of an error that the user's code raised is left out, because it may quote records.
+    """
+    problem = cause_of(problem)
+    frames = traceback.extract_tb(problem.__traceback__)
     raised_by_torch = bool(frames) and frames[-1].filename.startswith(TORCH_FOLDER)
     if not raised_by_torch:
-        return description
-    first_line = (str(problem).strip().splitlines() or [""])[0][:LONGEST_MESSAGE]
-    without_note = description.partition(" (its message")[0]
-    return f"{without_note}: {first_line}" if first_line else without_note
+        return raised_at(problem)
+    message_lines = str(problem).strip().splitlines()
+    if not message_lines:
+        return type_and_place(problem)
+    return f"{type_and_place(problem)}: {message_lines[0][:LONGEST_MESSAGE]}"
+
+
+def type_and_place(problem: BaseException) -> str:
+    """Return the type of an error and its innermost line in the user's code, without the note on the message that `raised_at` adds."""
+    return raised_at(cause_of(problem)).partition(" (its message")[0]
+
+
+def cause_of(problem: BaseException) -> BaseException:
+    """Return the error that an error of dpcli was raised from; the error itself if there is none."""
+    if isinstance(problem, DpcliError) and problem.__cause__ is not None:
+        return problem.__cause__
+    return problem
 
 
 def has_vmap_rules() -> bool:
-    """Check whether there is a torch.autograd.Function outside of torch that defines its own behaviour under vmap."""
+    """Check whether any torch.autograd.Function outside of torch defines its own behaviour under vmap, whether the model uses it or not."""
     classes = list(torch.autograd.Function.__subclasses__())
     for cls in classes:  # the list grows within the loop, so that it reaches subclasses of subclasses
         classes.extend(cls.__subclasses__())

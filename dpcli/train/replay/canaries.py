@@ -39,6 +39,11 @@ from dpcli.train.step.loop import first_step_std
 from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
 
 SCORED_TOGETHER = 256  # number of canaries whose losses are computed at once; this limits memory
+MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory
+MOST_STEPS = 1024  # largest number of steps of correlated noise; its covariance is a matrix over the steps
+DRAWS_PER_STEP = 8  # draws of the noise, for each step, from which the covariance is estimated
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +116,8 @@ def _saved_canaries(path: str) -> Canaries:
 
 
 def _chunks(batch: Batch, length: int) -> list[Batch]:
-    """Return consecutive parts of a batch, each of at most `length` records."""
+    """Return consecutive parts of a batch, each of `length` records; the last may have fewer."""
     return [take(batch, slice(start, start + length)) for start in range(0, size(batch), length)]
-
-
-Array = NDArray[np.float64]
-MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory
-MOST_STEPS = 1024  # largest number of steps of correlated noise; its covariance is a matrix over the steps
-DRAWS_PER_STEP = 8  # draws of the noise, for each step, from which the covariance is estimated
 
 
 @dataclass(slots=True)
@@ -163,8 +162,11 @@ class GradientCanaries(Ranks):
     def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
         self.clipped_sum = _flat(sums)
         added = self.bound() * self.directions[self.drawn].sum(0)
-        parts = torch.split(added, [value.numel() for value in sums.values()])
-        return {name: value + part.view(value.shape).to(value) for (name, value), part in zip(sums.items(), parts, strict=True)}
+        added_parts = torch.split(added, [value.numel() for value in sums.values()])
+        result: dict[str, Tensor] = {}
+        for (name, value), added_part in zip(sums.items(), added_parts, strict=True):
+            result[name] = value + added_part.view(value.shape).to(value)
+        return result
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         if self.clipped_sum is not None:  # it is None in the call that sends the initial weights

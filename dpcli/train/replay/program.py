@@ -34,7 +34,7 @@ from dpcli.train.torch_internals import tree_map
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
-STEPS = 40  # largest number of steps of one replay
+STEPS = 40  # largest number of steps of one replay, which limits its time
 # Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by it.
 ROUNDING = 4.0 * 2.0**-23
 
@@ -73,14 +73,15 @@ def replays(path: str) -> Replayed:
     """
     plan = plan_of(path)
     firsts = plan.first_stages
-    rates, fresh = {_rate(plan, stage) for stage in firsts}, not any(isinstance(stage.spec, CorrelatedSpec) for stage in firsts)
+    rates = {_rate(plan, stage) for stage in firsts}
+    is_correlated = any(isinstance(stage.spec, CorrelatedSpec) for stage in firsts)
     declared = Declared(
         sensitivity=1.0 + ROUNDING * plan.train.physical_batch_size,
         noise=_std(plan, firsts[0]),
         exchanged=1,
         rate=rates.pop() if len(rates) == 1 else None,
         records=plan.size,
-        fresh=fresh,
+        fresh=not is_correlated,
     )
     unseen = [f"only the first {STEPS} steps of each entry were replayed, in one process"]
     if plan.train.clipping.count_noise is not None:

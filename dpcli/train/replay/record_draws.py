@@ -1,4 +1,6 @@
-"""Random draws of a model that belong to records. If one record is removed, all other records draw the same numbers.
+"""Random draws of a model that belong to records. If one record is removed, all other records still draw the same numbers.
+
+A replay (`program`) compares a run with a record to a run without it, so the draws of the other records must not differ.
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. The seed does not depend on the other records, their order, or the size of a
@@ -178,7 +180,10 @@ class OwnDrawsLoss:
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
-    """Return the shape of the first tensor among the arguments of an operator, or its size argument without one, or () without both."""
+    """Return the shape of the first tensor among the arguments of an operator.
+
+    Without a tensor, return the first list or tuple, which is the size of the output; without both, ().
+    """
     for value in args:
         if isinstance(value, Tensor):
             return value.shape
@@ -240,7 +245,10 @@ def physical(leaf: Tensor) -> tuple[Tensor, bool]:
 
 @contextmanager
 def only_torch_draws() -> Iterator[None]:
-    """Raise InputError after the block if Python or numpy drew random numbers in it. Such numbers cannot be assigned to records."""
+    """Raise InputError after the block if Python or numpy drew random numbers in it. Such numbers cannot be assigned to records.
+
+    An error within the block is raised as it is.
+    """
     python_before, numpy_before = random.getstate(), np.random.get_state(legacy=False)
     yield
     if python_before != random.getstate() or not _equal(numpy_before, np.random.get_state(legacy=False)):

@@ -39,7 +39,8 @@ from dpcli.train.tasks.user_code import called_on_records
 class WeightAverage:
     """A moving average of the trained weights.
 
-    Each step moves the average towards the weights by the fraction 1 - decay of their difference. The first steps use a smaller decay.
+    Each step moves the average towards the weights by the fraction 1 - decay of their difference. The decay of step t is at most
+    t / (t + 9), so that the average soon forgets the first weights.
 
     Attributes:
         model: Model with the weights.
@@ -53,7 +54,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def follow(self, step: int) -> None:
-        """Update the average after a step. Steps are numbered from 1."""
+        """Update the average after a step. Steps are numbered from 1. The first call sets the average to the weights."""
         decay = min(self.decay, step / (step + 9.0))
         for name, parameter in trained_parameters(self.model).items():
             if name not in self.values:
@@ -95,7 +96,12 @@ class AdaptiveNorm:
     stream: Stream
 
     def follow(self, norms: torch.Tensor, ranks: Ranks) -> None:
-        """Update C by a factor that depends on the norms of a batch. Noise is drawn once in every step, even for an empty batch."""
+        """Update C from the noisy count of norms that are at most C. Noise is drawn once in every step, even for an empty batch.
+
+        Args:
+            norms: Norms of this process's part of the batch before clipping, (B,).
+            ranks: Processes of the run, which add their counts.
+        """
         count = ranks.total(self.clip.centred_count(norms))
         noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, like the noise of the gradients
         noisy_count = ranks.broadcast(count + float(noise))
@@ -126,8 +132,8 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
 
 
-# Iterator over samples. Each sample is the array of the indices of its records.
-Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
+# The samples of successive steps. Each sample is the array of the indices of its records.
+Samples = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
 class Gradients(Protocol):
@@ -140,7 +146,7 @@ class Gradients(Protocol):
         """Return the sum of the gradients of a batch, each clipped to an L2 norm of at most clip.bound."""
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, as a call does, and check the gradient of the record `row` against its gradient computed alone.
+        """Return the sum, as a call does. In some steps, check the gradient of the record `row` against its gradient computed alone.
 
         Raises:
             InputError: The two gradients differ, so the program combines records.
@@ -169,15 +175,16 @@ class Trainer:
         gradients: Engine that computes clipped sums.
         optimizer: Optimizer of the trained parameters.
         records: Tensors whose first dimension counts the records, or the units if units are sampled.
-        rate: Function that returns the learning rate of a step relative to the first; None if the caller's program sets it.
-        physical: Number of records in memory at once. The sum does not depend on it.
+        rate: Function of a step's number, counted from 0, that returns the learning rate relative to the declared one; None if the caller's
+            program sets it.
+        physical: Number of records in a micro-batch, which are in memory at once. The sum depends on it only by rounding.
         step: Number of steps taken so far.
         adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is drawn in units of C.
         ranks: Processes of the run.
         average: Moving average of the weights; None if the file does not ask for it.
         before_sums: Function that is called before each sum over private records, to charge for them.
         shapes: Shapes of the trained parameters, by name.
-        base_rates: Declared learning rate of each group of parameters.
+        base_rates: Declared learning rate of each group of parameters; empty if `rate` is None.
     """
 
     model: nn.Module
@@ -202,16 +209,16 @@ class Trainer:
     def advance(
         self,
         until: int,
-        batches: Indices,
+        batches: Samples,
         noise: Noise,
         expected_batch: float,
         after: Callable[[int], None],
         stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take steps up to number `until`.
+        """Take steps until `step` equals `until`.
 
         Args:
-            until: Number of the last step.
+            until: Number of the last step, counted from 1.
             batches: Samples of record indices, drawn as the accountant assumes. A step is also taken for an empty sample.
             noise: Noise of the steps.
             expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
@@ -220,6 +227,8 @@ class Trainer:
 
         Raises:
             Stopped: `stop_asked` returned True.
+            InputError: A check found that the program combines records.
+            Raised: The user's code raised an error.
         """
         while self.step < until:
             self.backward(self.draw(batches, stop_asked), noise, expected_batch)
@@ -227,7 +236,7 @@ class Trainer:
             self.count()
             after(self.step)
 
-    def draw(self, batches: Indices, stop_asked: Callable[[], bool] = lambda: False) -> Tensor:
+    def draw(self, batches: Samples, stop_asked: Callable[[], bool] = lambda: False) -> Tensor:
         """Return the next sample, which may be empty. Raises Stopped if `stop_asked` returns True."""
         batch, stop = self.ranks.broadcast((next(batches), stop_asked()) if self.ranks.first else None)
         if stop:
@@ -267,7 +276,7 @@ class Trainer:
             self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
-        """Return the clipped sum of a sample. The gradient of one random record is checked against its gradient computed alone.
+        """Return the clipped sum of a sample. One random record is offered to the engine's check, `Gradients.checked`.
 
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
@@ -293,8 +302,9 @@ class Trainer:
             Raised: The user's code raised an error. The message does not quote that error, because it may contain records.
         """
         records = take(self.records, rows)
+        sums: Sums
         if 0 <= checked_row < len(rows):
-            sums: Sums = called_on_records("a step", self.gradients.checked, records, checked_row)
+            sums = called_on_records("a step", self.gradients.checked, records, checked_row)
         else:
             sums = called_on_records("a step", self.gradients, records)
         return sums

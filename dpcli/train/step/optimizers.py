@@ -78,9 +78,11 @@ class AdamBC(torch.optim.Optimizer):
 
 
 def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: float) -> None:
-    """Set the variance of the noise in the gradient of the next step, if the optimizer is AdamBC.
+    """Set the variance of the noise in the gradient of the next step, if the optimizer is AdamBC. Do nothing for other optimizers.
 
     Args:
+        optimizer: Optimizer of the trained parameters.
+        noise: Noise of the stage.
         scale: Factor by which the noise was multiplied in the gradient.
 
     Raises:
@@ -116,7 +118,10 @@ def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def rate_schedule(train: Train, steps: int) -> Callable[[int], float]:
-    """Return a function of a step's number, counted from 0, that returns the step's learning rate relative to the declared one."""
+    """Return a function of a step's number, counted from 0, that returns the step's learning rate relative to the declared one.
+
+    A linear or cosine schedule falls from 1 to 0, which it would reach at number `steps`. Without a schedule the rate is 1.
+    """
 
     def rate(step: int) -> float:
         if train.schedule == "linear":

@@ -33,7 +33,7 @@ from dpcli.train.run.processes import choose_threads
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import correlated_sampler, sampler
 from dpcli.train.sampling.units import by_unit, with_bounded_units
-from dpcli.train.step.loop import AdaptiveNorm, Indices, Trainer, WeightAverage, gradient_spec
+from dpcli.train.step.loop import AdaptiveNorm, Samples, Trainer, WeightAverage, gradient_spec
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
 from dpcli.train.tasks.learning import Learning, Metrics, learning, to_device
 from dpcli.train.trained.weights import released_weights
@@ -81,7 +81,7 @@ class Prepared:
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
     def synthetic_batch(self) -> Batch:
-        """Return synthetic records. Their number is that of a micro-batch."""
+        """Return synthetic records. Their number is that of a micro-batch, or of the largest expected batch if that is smaller."""
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
         return self.synthetic_records(min(self.plan.train.physical_batch_size, expected))
 
@@ -103,7 +103,11 @@ class Prepared:
         because the model could store the record before anything is charged.
 
         Returns:
-            Duration of a step divided by its number of records, in seconds.
+            Seconds that the clipped sum of a micro-batch takes, divided by the number of its records.
+
+        Raises:
+            InputError: The program combines records, changes a buffer or other state, or does not run on synthetic records; or AdamBC is
+                used with correlated noise.
         """
         for stage in self.plan.first_stages:
             next(self.batches(stage))
@@ -144,7 +148,7 @@ class Prepared:
         """
         return nullcontext() if self.trainer.average is None else self.trainer.average.in_model()
 
-    def batches(self, stage: Stage) -> Indices:
+    def batches(self, stage: Stage) -> Samples:
         """Return the samples of a stage from its first step. The sampling scheme of the stage's entry draws them."""
         size, stream = self.plan.size, self.streams.sampling
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
@@ -153,18 +157,23 @@ class Prepared:
         return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
 
     def noise(self, stage: Stage) -> Noise:
-        """Return the noise of a stage from its first step, as its entry declares it."""
-        adaptive, rounding = self.trainer.adaptive_norm, 1.0 + self.rounding
+        """Return the noise of a stage from its first step, as its entry declares it, enlarged by the rounding of sums.
+
+        With adaptive clipping the noise is in units of C, because C changes in each step.
+        """
+        enlargement = 1.0 + self.rounding
+        adaptive = self.trainer.adaptive_norm
         if adaptive is None:
-            return noise_of(stage.spec, rounding * self.trainer.gradients.clip.bound, self.streams.noise)
-        return noise_of(gradient_spec(stage.spec, adaptive.count_noise), rounding, self.streams.noise)
+            return noise_of(stage.spec, enlargement * self.trainer.gradients.clip.bound, self.streams.noise)
+        return noise_of(gradient_spec(stage.spec, adaptive.count_noise), enlargement, self.streams.noise)
 
     @property
     def rounding(self) -> float:
-        """Return an upper bound on the relative excess over C by which one record may change a sum.
+        """Return an upper bound on the excess over C, relative to C, by which one record may change a sum.
 
-        Besides the sum itself, a record may change the rounding of the sum. The noise is enlarged by this factor. The sum of a micro-batch
-        is computed in single precision, and its norm is at most physical_batch_size times C. Micro-batches are added in double precision.
+        Besides the sum itself, a record may change the rounding of the sum. The noise is enlarged by 1 plus this number. The sum of a
+        micro-batch is computed in single precision, and its norm is at most physical_batch_size times C. Micro-batches are added in double
+        precision.
         """
         return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
 
@@ -300,7 +309,11 @@ def _inserted_canaries(
 
 
 def _device(device: str) -> str:
-    """Return the device of this process. Raises InputError if the machine does not have the declared device."""
+    """Return the device of this process. For "cuda" under torchrun, this is the GPU with the number in LOCAL_RANK.
+
+    Raises:
+        InputError: The machine does not have the declared device.
+    """
     count = torch.cuda.device_count() if device.startswith("cuda") else 1
     number = int(device.partition(":")[2] or 0)
     if number >= count:

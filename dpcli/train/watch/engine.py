@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpcli.train.watch.loader import ALARM
 
-# Attributes in which the wrappers of accelerate, Opacus and Lightning store an optimizer.
+# Attributes in which the wrappers of accelerate, Opacus and Lightning store the optimizer that they wrap.
 INNER = ("optimizer", "original_optimizer", "_optimizer")
 # Two numbers of noise count as equal below this difference, in standard deviations. Each is computed by a rounded subtraction.
 EQUAL = 1e-3
@@ -44,8 +44,14 @@ def opacus_in(layers: list[Any]) -> Any:
 
 
 def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -> str:
-    """Return a description of the first setting of an Opacus optimizer that contradicts the file; "" if there is none."""
-    if not opacus_optimizer.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
+    """Return a description of the first setting of an Opacus optimizer that contradicts the file; "" if there is none.
+
+    Args:
+        opacus_optimizer: Optimizer of Opacus. More noise than declared contradicts nothing.
+        noise_multiplier: Declared noise multiplier.
+        norm: Declared clipping norm.
+    """
+    if not opacus_optimizer.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):  # 1e-12: both may be rounded in the last digits
         return f"noise multiplier {opacus_optimizer.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
     if opacus_optimizer.max_grad_norm != norm:
         return f"clipping norm {opacus_optimizer.max_grad_norm!r}, where the file declares {norm:g}"
@@ -118,6 +124,7 @@ class MeasuredNoise:
         ratio = self.squares[position] / numbers
         if ratio >= 1.0:
             return ""
+        # 1e-300 replaces a ratio of zero, which has no logarithm.
         log_chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))  # Chernoff bound on the lower tail of chi-square
         # The levels of all steps and tensors add up to ALARM, because sum_n 1 / (n (n + 1)) = 1.
         log_level = math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))

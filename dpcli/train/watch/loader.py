@@ -1,7 +1,10 @@
 """Statistical tests of whether the batches of a loader may come from the declared sampling scheme.
 
-The tests refuse a correct sampler with probability at most 10^-9, however long the run is. Each test returns a description of how the
-batches contradict the scheme, or "" if they do not. Passing a test does not prove that a loader is correct.
+`report_batches` makes a loader report the indices of its batches, and `batches_of` returns the test of a scheme. `DrawnBatches.add` gives a
+batch to the test. It returns a description of how the batches so far contradict the scheme, or "" if they do not.
+
+The tests refuse a correct sampler with probability at most 10^-9, however long the run is. Passing them does not prove that a loader is
+correct.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import (
@@ -32,85 +36,90 @@ if TYPE_CHECKING:
 
 
 # Samplers of torch that go through the data in passes, or draw with replacement. None of them is Poisson or fixed-size sampling.
-IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
+TORCH_SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
 
 
 @dataclass(slots=True)
-class Recording:
-    """A wrapper of a batch sampler that reports each batch before it yields it."""
+class ReportingSampler:
+    """A wrapper of a batch sampler that reports the indices of each batch before it yields the batch.
 
-    recorded: Any
+    A single index in place of a batch is reported as a batch of one record. Other attributes are those of the wrapped sampler.
+    """
+
+    wrapped: Any
     report: Callable[[Indices], None]
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self.recorded:
+        for batch in self.wrapped:
             indices = list(batch) if hasattr(batch, "__iter__") else [batch]
             self.report(np.asarray(indices, np.int64))
             yield batch
 
     def __len__(self) -> int:
-        return len(self.recorded)
+        return len(self.wrapped)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.recorded, name)
+        return getattr(self.wrapped, name)
 
 
-def record(loader: Any, report: Callable[[Indices], None]) -> bool:
-    """Make a loader report the indices of each batch that it draws.
+def report_batches(loader: Any, report: Callable[[Indices], None]) -> bool:
+    """Make a loader call `report` with the indices of each batch that it draws. An earlier report function is replaced.
 
-    Return False, without changing the loader, if it draws no indices.
+    Return False, without changing the loader, if it is no DataLoader of torch or has no batch sampler that draws indices.
     """
     loader = base_loader(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
-    holder, name, sampler = batch_sampler(loader)
-    if isinstance(sampler, Recording):
+    owner, attribute, sampler = batch_sampler_of(loader)
+    if isinstance(sampler, ReportingSampler):
         sampler.report = report
     else:
-        object.__setattr__(holder, name, Recording(sampler, report))  # the __setattr__ of a DataLoader refuses this attribute
+        # The __setattr__ of a DataLoader refuses to replace its batch sampler.
+        object.__setattr__(owner, attribute, ReportingSampler(sampler, report))
     return True
 
 
-class BatchSampler(NamedTuple):
-    """The sampler that draws a loader's batches, and the place where it is stored: an object and the name of its attribute."""
+class StoredSampler(NamedTuple):
+    """A batch sampler, and the place where it is stored: the object that owns it, and the name of the attribute."""
 
-    holder: Any
-    name: str
+    owner: Any
+    attribute: str
     sampler: Any
 
 
-def batch_sampler(loader: Any) -> BatchSampler:
-    """Return the sampler that draws a loader's batches.
+def batch_sampler_of(loader: Any) -> StoredSampler:
+    """Return the sampler that draws a loader's batches. It is None if the loader has no batch sampler.
 
-    Opacus' BatchMemoryManager wraps this sampler in another one, which splits batches to save memory.
+    Opacus' BatchMemoryManager wraps this sampler in a BatchSplittingSampler, which splits batches to save memory. The wrapped sampler is
+    returned.
     """
     sampler: Any = getattr(loader, "batch_sampler", None)
-    holder, name = loader, "batch_sampler"
+    owner, attribute = loader, "batch_sampler"
     while type(sampler).__name__ == "BatchSplittingSampler":
-        holder, name, sampler = sampler, "sampler", sampler.sampler
-    return BatchSampler(holder, name, sampler)
+        owner, attribute, sampler = sampler, "sampler", sampler.sampler
+    return StoredSampler(owner, attribute, sampler)
 
 
 def base_loader(loader: Any) -> Any:
-    """Return the loader that draws batches. A loader of accelerate wraps it, and other loaders are returned unchanged."""
+    """Return the loader that a loader of accelerate wraps. Any other loader is returned unchanged."""
     return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
 
 
-def order_of(loader: Any) -> str:
-    """Return the class name of the loader's sampler if it is one of IN_PASSES; "" otherwise."""
-    sampler = getattr(batch_sampler(base_loader(loader)).sampler, "sampler", None)
-    return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
+def torch_sampler_name(loader: Any) -> str:
+    """Return the class name of the sampler of single records if it is one of TORCH_SAMPLERS; "" otherwise."""
+    sampler = getattr(batch_sampler_of(base_loader(loader)).sampler, "sampler", None)
+    return type(sampler).__name__ if isinstance(sampler, TORCH_SAMPLERS) else ""
 
 
-def rate_of(loader: Any) -> float | None:
-    """Return the attribute `sample_rate` of a loader's sampler, which Opacus sets; None if there is no such number."""
-    rate = getattr(batch_sampler(base_loader(loader)).sampler, "sample_rate", None)
+def opacus_rate(loader: Any) -> float | None:
+    """Return the sampling rate that Opacus stores as `sample_rate` of its batch sampler; None if there is no such number."""
+    rate = getattr(batch_sampler_of(base_loader(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
 
 
-ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
-TESTS = 5  # largest number of tests of one batch; they share its significance level
-TINY = 1e-300  # replaces a probability of zero, which has no logarithm
+ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run: users run many, and none may be accused
+TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share its significance level
+LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
 
 
 @dataclass(slots=True)
@@ -121,9 +130,10 @@ class DrawnBatches(ABC):
         records: Number of records of the loader.
         rate: Declared sampling rate.
         count: Number of batches so far.
-        times: Number of draws of each record.
-        may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data.
-        digests: Hashes of the earlier batches.
+        times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
+        may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
+            `find_passes` updates it.
+        digests: Hashes of the earlier batches, which only `find_repetition` adds.
     """
 
     records: int
@@ -137,7 +147,11 @@ class DrawnBatches(ABC):
         self.times = np.zeros(self.records, np.int64)
 
     def add(self, batch: Indices) -> str:
-        """Add a batch to the test. Return a description of how the batches contradict the scheme; "" if they do not."""
+        """Add a batch to the test. Return a description of how the batches contradict the scheme; "" if they do not.
+
+        Args:
+            batch: Indices of the records of the batch, shape (B,). No scheme draws a record twice in one batch.
+        """
         self.count += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
@@ -152,14 +166,17 @@ class DrawnBatches(ABC):
 
     @property
     def log_level(self) -> float:
-        """Return the logarithm of the significance level of one test of this batch. The levels of all tests add up to ALARM at most."""
+        """Return the logarithm of the significance level of one test of the latest batch.
+
+        The levels of all tests of all batches add up to ALARM at most, because sum_n 1 / (n (n + 1)) = 1.
+        """
         return math.log(ALARM / (TESTS * self.count * (self.count + 1)))
 
     def find_repetition(self, batch: Indices, log_chance_of_equality: float) -> str:
         """Return a message if an earlier batch had the same records; "" otherwise.
 
         Args:
-            log_chance_of_equality: Logarithm of the probability that two independent batches are equal.
+            log_chance_of_equality: Logarithm of the probability that two independent batches are equal, or of an upper bound on it.
         """
         digest = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
         is_repeated = digest in self.digests
@@ -168,13 +185,13 @@ class DrawnBatches(ABC):
         return "the records of an earlier batch again" if is_repeated and log_chance < self.log_level else ""
 
     def find_passes(self, batch: Indices) -> str:
-        """Return a message if the records are drawn too evenly, as in passes over the data; "" otherwise."""
+        """Return a message if the records are drawn too evenly for independent draws, as in passes over the data; "" otherwise."""
         least, most = int(self.times.min()), int(self.times.max())
         self.may_be_passes = self.may_be_passes and most - least <= 1
         if not self.may_be_passes:
             return ""
         # All numbers of draws lie in {k, k + 1} for one k out of count + 1. The probability of this is bounded by a union over k.
-        log_chance = math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), TINY))
+        log_chance = math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), LEAST_PROBABILITY))
         if log_chance < self.log_level:
             return f"every record {least} or {least + 1} times in {self.count} batches, as in passes over shuffled data"
         return ""
@@ -188,20 +205,22 @@ class DrawnBatches(ABC):
         share = most / self.count
         if share <= self.rate:
             return ""
-        beyond = 0.0 if share >= 1.0 else (1.0 - share) * math.log((1.0 - share) / (1.0 - self.rate))
-        # The Chernoff bound, with a union bound over the records.
-        log_chance = math.log(self.records) - self.count * (share * math.log(share / self.rate) + beyond)
+        # The Chernoff bound: the divergence of Bernoulli(share) from Bernoulli(rate), with a union bound over the records.
+        divergence = share * math.log(share / self.rate)
+        if share < 1.0:
+            divergence += (1.0 - share) * math.log((1.0 - share) / (1.0 - self.rate))
+        log_chance = math.log(self.records) - self.count * divergence
         if log_chance < self.log_level:
             return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}"
         return ""
 
     def _largest_pair_probability(self) -> float:
-        """Return the largest probability with which a binomial count takes one of two consecutive values."""
+        """Return the largest probability with which a record's number of draws is one of two consecutive numbers."""
         mode = int((self.count + 1) * self.rate)
         near_mode = range(max(0, mode - 2), min(self.count, mode + 2) + 1)
         chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in near_mode]
-        of_pairs = (a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True))
-        return min(1.0, max(of_pairs, default=1.0))
+        pair_chances = (first + second for first, second in zip(chances, [*chances[1:], 0.0], strict=True))
+        return min(1.0, max(pair_chances, default=1.0))
 
 
 @dataclass(slots=True)
@@ -240,10 +259,16 @@ class PoissonBatches(DrawnBatches):
 
 @dataclass(slots=True)
 class FixedSizeBatches(DrawnBatches):
-    """A test of fixed-size sampling, in which each batch is an independent subset of one size."""
+    """A test of fixed-size sampling, in which each batch is an independent subset of one size.
+
+    Attributes:
+        largest_size: Largest whole number of records that is at most the declared share of the loader's records.
+    """
+
+    largest_size: int = field(kw_only=True)
 
     def contradiction(self, batch: Indices) -> str:
-        if len(batch) > math.floor(self.rate * self.records):
+        if len(batch) > self.largest_size:
             return f"a batch of {len(batch)} records, more than the declared share"
         repetition = self.find_repetition(batch, -log_ways(self.records, len(batch)))
         if repetition:
@@ -252,16 +277,20 @@ class FixedSizeBatches(DrawnBatches):
             return self.find_frequent()
         at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
         # The counts of the records are negatively associated, so their joint probability is at most the product.
-        if self.records * math.log(max(at_most_once, TINY)) < self.log_level:
+        if self.records * math.log(max(at_most_once, LEAST_PROBABILITY)) < self.log_level:
             return f"no record twice in {self.count} batches, as in a pass over shuffled data"
         return ""
 
 
 @dataclass(slots=True)
 class PassBatches(DrawnBatches):
-    """A test of sampling in passes. A pass has `length` batches, and each record is in at most one of them."""
+    """A test of sampling in passes, in which each record is in at most one batch of a pass.
 
-    length: int = 1
+    Attributes:
+        length: Number of batches of a pass.
+    """
+
+    length: int = field(kw_only=True)
 
     def contradiction(self, batch: Indices) -> str:
         if (self.count - 1) % self.length == 0:
@@ -274,14 +303,14 @@ class PassBatches(DrawnBatches):
 
 @dataclass(slots=True)
 class WholeBatches(DrawnBatches):
-    """A test that accepts every batch, for an entry that claims no amplification by sampling."""
+    """A test of an entry that claims no amplification by sampling. Any batch passes that has no record twice and no unknown index."""
 
     def contradiction(self, batch: Indices) -> str:
         return ""
 
 
 def log_binomial(count: int, rate: float, k: int) -> float:
-    """Return the logarithm of the binomial probability of k successes in `count` trials."""
+    """Return the logarithm of the probability of k successes in `count` trials of probability `rate`, which may be 0 or 1."""
     if not 0.0 < rate < 1.0:
         only_value = count if rate >= 1.0 else 0
         return 0.0 if k == only_value else -math.inf
@@ -294,15 +323,23 @@ def log_ways(count: int, k: int) -> float:
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
-    """Return the test of a sampling scheme; None for a scheme that has no test."""
-    exact = None if scheme is None else scheme.exact_rate(dataset_size)
-    if isinstance(scheme, Unsampled | None) or (exact is not None and exact >= 1):
+    """Return the test of a sampling scheme; None for a scheme that has no test, such as Poisson sampling with a largest batch size.
+
+    Args:
+        scheme: Declared scheme; None if batches are not sampled.
+        dataset_size: Declared number of records.
+        records: Number of records of the loader.
+    """
+    stated_rate = None if scheme is None else scheme.exact_rate(dataset_size)
+    exact_rate = Fraction(1) if stated_rate is None else stated_rate
+    if isinstance(scheme, Unsampled | None) or (stated_rate is not None and stated_rate >= 1):
         return WholeBatches(records, 1.0)
-    rate = 1.0 if exact is None else float(exact)
+    rate = float(exact_rate)
     if isinstance(scheme, Poisson) and scheme.max_batch_size is None:
         return PoissonBatches(records, rate)
     if isinstance(scheme, FixedSize):
-        return FixedSizeBatches(records, rate)
+        # In floating point, 0.29 * 100 is below 29.
+        return FixedSizeBatches(records, rate, largest_size=math.floor(exact_rate * records))
     if isinstance(scheme, OncePerEpoch) and not isinstance(scheme, BallsInBins):
         return PassBatches(records, rate, length=pass_length(scheme, dataset_size))
     return None

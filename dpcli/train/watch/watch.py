@@ -134,11 +134,19 @@ class Watch(Displayed):
         Raises:
             InputError: The loader contradicts the file.
         """
-        from dpcli.train.watch.loader import PassBatches, PoissonBatches, WholeBatches, batches_of, order_of, rate_of, record
+        from dpcli.train.watch.loader import (
+            PassBatches,
+            PoissonBatches,
+            WholeBatches,
+            batches_of,
+            opacus_rate,
+            report_batches,
+            torch_sampler_name,
+        )
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
             return  # the entry, or the step, to which a batch belongs is unknown
-        if not record(loader, self._batch):
+        if not report_batches(loader, self._batch):
             return
         count = len(loader.dataset)
         if count > self.plan.size:
@@ -146,10 +154,10 @@ class Watch(Displayed):
         scheme = self.plan.stages[0].entry.sampling
         self.drawn = batches_of(scheme, self.plan.size, count)
         any_order = self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches)
-        order = order_of(loader)
-        if order and scheme is not None and not any_order:
-            self.refuse("sampling", f"a loader with {order}, which is not {scheme.scheme} sampling and costs more")
-        rate = rate_of(loader)
+        torch_sampler = torch_sampler_name(loader)
+        if torch_sampler and scheme is not None and not any_order:
+            self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
+        rate = opacus_rate(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
             words = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
             self.refuse("sampling", f"{words} (Opacus samples at rate 1 / len(loader), whatever the batch size)")

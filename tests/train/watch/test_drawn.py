@@ -100,6 +100,12 @@ def test_batches_that_come_again_are_found(scheme: Scheme) -> None:
     assert first_said(few, iter(batches), 30, 5) == (0, "")
 
 
+def test_a_batch_of_the_declared_size_passes_where_the_rate_is_no_binary_fraction() -> None:
+    """0.29 * 100 is below 29 in floating point."""
+    declared = FixedSize("fixed-size", batch_size=29)
+    assert first_said(declared, sampler(declared, 100, insecure_seed(4).sampling, 100), 5, 100) == (0, "")
+
+
 def test_a_record_twice_in_a_pass() -> None:
     tested = PassBatches(N, BATCH / N, length=20)
     order = list(islice(shuffled(N, BATCH, np.random.default_rng(2)), 40))
