@@ -116,8 +116,8 @@ def best_contour_pair(
 ) -> ContourPair | None:
     """Return a pair of contours with at most about `nodes` nodes. Its s is as small as AIM requires and the nodes allow.
 
-    The result is None if t is not positive, if K(t) is infinite, if the node distance is 0 in floating point, or if the nodes do not suffice for
-    any s that is tried. epsilon: where the bounds are wanted; None for about the epsilon at e^log_delta. log_lost: as for `build`.
+    The result is None if t is not positive, if K(t) is infinite, if the node distance underflows, or if no try has enough nodes.
+    epsilon: where the bounds are wanted; None for about the epsilon at e^log_delta. log_lost: as for `build`.
     """
     if not t > 0.0:
         return None
