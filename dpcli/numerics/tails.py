@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from dpcli.base.errors import InternalError
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.logspace import log_normal_ends, log_sub
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
@@ -48,19 +48,24 @@ def mixed(log_weights: list[float], parts: list[Array]) -> Array:
 
 
 def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
-    """Return the tails at `at` of a loss with finitely many values.
+    """Return the tails of a loss with finitely many values.
 
-    losses: the values, increasing. log_p, log_q: their log probabilities under P and Q.
+    at: the l at which the tails are computed, shape (n,).
+    losses: the values in increasing order, shape (m,). log_p, log_q: their log probabilities under P and Q, shape (m,).
+
+    Spends work; raises TooMuchWork if the allowance is used up.
     """
     spend(0.5 * len(losses) + len(at))
-    index = np.searchsorted(losses, at, side="right")
+    index = np.searchsorted(losses, at, side="right")  # losses[:index] are at most `at`
+    return Tails(*_sums_around(index, log_p), *_sums_around(index, log_q))
+
+
+def _sums_around(index: IndexArray, log_masses: Array) -> tuple[Array, Array]:
+    """Return the logarithms of the total mass from each index on, and of the total mass before it. Both are at most 0."""
     with np.errstate(divide="ignore"):
-        above, below = [], []
-        for log_mass in (log_p, log_q):
-            above.append(np.append(np.logaddexp.accumulate(log_mass[::-1])[::-1], -np.inf)[index])
-            below.append(np.concatenate(([-np.inf], np.logaddexp.accumulate(log_mass)))[index])
-    capped = [np.minimum(values, 0.0) for values in (above[0], below[0], above[1], below[1])]
-    return Tails(*capped)
+        from_each = np.append(np.logaddexp.accumulate(log_masses[::-1])[::-1], -np.inf)
+        before_each = np.append(-np.inf, np.logaddexp.accumulate(log_masses))
+    return np.minimum(from_each[index], 0.0), np.minimum(before_each[index], 0.0)
 
 
 class HasTails(Protocol):
@@ -72,92 +77,122 @@ class HasTails(Protocol):
 
 
 def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
-    """Return (lower, upper) bounds on log delta(epsilon) of one step, at any epsilon. They differ by rounding only.
+    """Return (lower, upper) bounds on log delta(epsilon) of one step, at any finite epsilon. They differ by rounding only.
 
-    The subtraction is done on logarithms, and magnifies the relative error of P(L > eps) by the ratio of P(L > eps) to delta. The loss of
-    an atom is rounded too. So the bounds are computed at an epsilon slightly above and slightly below, as delta does not increase.
+    delta is a difference of two probabilities. Its relative error is therefore that of P(L > eps), times the ratio of P(L > eps) to delta.
+    Where that error reaches 1, the lower bound is -inf and the upper bound is little more than the absolute error.
+
+    The loss of an atom is rounded too. delta does not increase with epsilon, so the upper bound is computed at an epsilon slightly below,
+    and the lower bound at one slightly above.
+
+    Raises InternalError if a tail is NaN.
     """
     at = epsilon + ATOM * abs(epsilon) * np.array([-1.0, 1.0])
     tails = loss.tails(at)
-    upper = _ends(float(at[0]), float(tails.p_above[0]), float(tails.q_above[0]))[1]
-    return min(_ends(float(at[1]), float(tails.p_above[1]), float(tails.q_above[1]))[0], upper), upper
+    _, upper = _log_delta_bounds(float(at[0]), float(tails.p_above[0]), float(tails.q_above[0]))
+    lower, _ = _log_delta_bounds(float(at[1]), float(tails.p_above[1]), float(tails.q_above[1]))
+    return min(lower, upper), upper
 
 
-def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, float]:
-    """Return bounds on log delta from the logarithms of P(L > epsilon) and Q(L > epsilon). Raises InternalError if one is NaN."""
-    if math.isnan(above + reference_above):
-        raise _no_number(epsilon)
-    weighted = min(epsilon + reference_above, above)
-    value = log_sub(above, weighted)
-    if value == -math.inf:
-        return -math.inf, above + math.log(ROUNDING * (20.0 + 2.0 * abs(above) + abs(epsilon))) if above > -math.inf else -math.inf
-    error = ROUNDING * (8.0 + abs(above) + abs(weighted) + abs(epsilon)) * math.exp(min(above - value, 700.0))
-    most = above + ROUNDING * (8.0 + abs(above))  # delta is at most P(L > eps), whatever the error of the subtraction
-    return value + math.log1p(-error) if error < 1.0 else -math.inf, min(value + math.log1p(error), most)
+def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[float, float]:
+    """Return (lower, upper) bounds on log delta from log P(L > epsilon) and log Q(L > epsilon). Raises InternalError if one is NaN.
+
+    The 8 adds up the 4 of ROUNDING for both tails. The 20 leaves room for the rounding of their difference too.
+    """
+    if math.isnan(p_above + q_above):
+        raise _nan_error(epsilon)
+    weighted = min(
+        epsilon + q_above, p_above
+    )  # log of e^epsilon Q(L > epsilon); delta >= 0, so more than P(L > epsilon) is rounding
+    value = log_sub(p_above, weighted)
+    if value == -math.inf:  # the two are equal up to rounding, so delta is at most the rounding error of both
+        if p_above == -math.inf:
+            return -math.inf, -math.inf
+        return -math.inf, p_above + math.log(ROUNDING * (20.0 + 2.0 * abs(p_above) + abs(epsilon)))
+    error = ROUNDING * (8.0 + abs(p_above) + abs(weighted) + abs(epsilon)) * math.exp(min(p_above - value, 700.0))
+    most = p_above + ROUNDING * (8.0 + abs(p_above))  # delta is at most P(L > eps), whatever the error of the subtraction
+    lower = value + math.log1p(-error) if error < 1.0 else -math.inf
+    return lower, min(value + math.log1p(error), most)
 
 
-def _no_number(epsilon: float) -> InternalError:
-    """Return the error for tails that are NaN. It is raised because every comparison with NaN is false, as if the tails were small."""
+def _nan_error(epsilon: float) -> InternalError:
+    """Return the error for tails that are NaN. Without it they would pass for small ones, because every comparison with NaN is false."""
     return InternalError(f"the tails of a privacy loss at {epsilon!r} are NaN: this is a bug in dpcli, and no number")
 
 
 def log_deltas(loss: HasTails, epsilons: Array) -> Array:
-    """Return upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` does for one; shape as given.
+    """Return the upper bounds of `single_log_delta` at increasing finite epsilons, with the same formulas in array functions.
+
+    epsilons and the result have shape (n,). The last digits may differ from those of `single_log_delta`.
 
     Raises InternalError if a tail is NaN.
     """
-    epsilons = epsilons - ATOM * np.abs(epsilons)
-    tails = loss.tails(epsilons)
-    unknown = np.isnan(tails.p_above + tails.q_above)
-    if unknown.any():
-        raise _no_number(float(epsilons[unknown][0]))
-    above, weighted = tails.p_above, np.minimum(epsilons + tails.q_above, tails.p_above)
+    at = epsilons - ATOM * np.abs(epsilons)
+    tails = loss.tails(at)
+    is_nan = np.isnan(tails.p_above + tails.q_above)
+    if is_nan.any():
+        raise _nan_error(float(at[is_nan][0]))
+    p_above, weighted = tails.p_above, np.minimum(at + tails.q_above, tails.p_above)
     with np.errstate(all="ignore"):
-        value = above + np.log(-np.expm1(weighted - above))
-        size = 8.0 + np.abs(above) + np.abs(weighted) + np.abs(epsilons)
-        upper = value + np.log1p(ROUNDING * size * np.exp(np.minimum(above - value, 700.0)))
-        nothing = above + np.log(ROUNDING * (20.0 + 2.0 * np.abs(above) + np.abs(epsilons)))
-        most = np.minimum(upper, above + ROUNDING * (8.0 + np.abs(above)))
-    return np.where(above == -np.inf, -np.inf, np.where(np.isfinite(value), most, nothing))
+        value = p_above + np.log(-np.expm1(weighted - p_above))
+        size = 8.0 + np.abs(p_above) + np.abs(weighted) + np.abs(at)
+        with_error = value + np.log1p(ROUNDING * size * np.exp(np.minimum(p_above - value, 700.0)))
+        upper = np.minimum(with_error, p_above + ROUNDING * (8.0 + np.abs(p_above)))
+        rounding_only = p_above + np.log(ROUNDING * (20.0 + 2.0 * np.abs(p_above) + np.abs(at)))
+    return np.where(p_above == -np.inf, -np.inf, np.where(np.isfinite(value), upper, rounding_only))
 
 
 def single_epsilon(loss: HasTails, log_delta: float) -> tuple[float, float]:
-    """Return (lower, upper) bounds on the epsilon >= 0 at which delta(eps) of one step falls to e^log_delta.
+    """Return (lower, upper) bounds on the epsilon >= 0 from which on delta(epsilon) of one step is at most e^log_delta.
 
-    delta decreases with epsilon. So a point where the lower bound on delta is above the target is below the true epsilon, and a point where
-    the upper bound is below the target is above it. The bounds are (inf, inf) if the loss is infinite with that probability or more.
+    delta does not increase with epsilon. So a point where the lower bound on delta is above the target is below the true epsilon, and a
+    point where the upper bound is at or below the target is at or above it. A bound is 0 if its bound on delta(0) is at or below the
+    target. It is inf if its bound on delta is still above the target at the largest epsilon that is tried, between 2.5e14 and 1e15. This
+    is the case if the loss is infinite with a probability above the target.
+
+    Raises InternalError if a tail is NaN.
     """
 
-    def excess(side: int) -> Callable[[float], float]:
-        return lambda epsilon: single_log_delta(loss, epsilon)[side] - log_delta
+    def lower_excess(epsilon: float) -> float:
+        return single_log_delta(loss, epsilon)[0] - log_delta
 
-    return _crossing(excess(0))[0], _crossing(excess(1))[1]
+    def upper_excess(epsilon: float) -> float:
+        return single_log_delta(loss, epsilon)[1] - log_delta
+
+    return _crossing(lower_excess)[0], _crossing(upper_excess)[1]
 
 
 def single_epsilon_upper(loss: HasTails, log_delta: float, near: float) -> float:
-    """Return the upper bound of `single_epsilon` alone, for half the work. near: a guess, best slightly above the result."""
+    """Return the upper bound of `single_epsilon` alone, for half the work.
+
+    near: a positive guess, best slightly above the result. The last digits of the result depend on it.
+    """
     return _crossing(lambda epsilon: single_log_delta(loss, epsilon)[1] - log_delta, near)[1]
 
 
-def _crossing(excess: Callable[[float], float], high: float = 1e-6) -> tuple[float, float]:
-    """Return a bracket of the sign change of a decreasing function on [0, inf). high: the first guess of its upper end.
+def _crossing(excess: Callable[[float], float], first_high: float = 1e-6) -> tuple[float, float]:
+    """Return (low, high) with excess(low) > 0 >= excess(high), of a decreasing function on [0, inf).
 
-    The bracket is (0, 0) if the function is nowhere positive, and (inf, inf) if it is positive up to 1e15.
+    The bracket is (0, 0) if the function is not positive at 0. Its upper end is first tried at `first_high` > 0, and then at four times
+    the previous value; the bracket is (inf, inf) once that exceeds 1e15, far above any epsilon of use.
     """
     if excess(0.0) <= 0.0:
         return 0.0, 0.0
-    low = 0.0
+    low, high = 0.0, first_high
     while excess(high) > 0.0:
         low, high = high, 4.0 * high
         if high > 1e15:
             return math.inf, math.inf
-    return bracket_root(excess, low, high, rtol=1e-14)
+    return bracket_root(
+        excess, low, high, rtol=1e-14
+    )  # the tails allow about 1e-15, so a narrower bracket would show rounding only
 
 
 def total_variation(loss: HasTails) -> float:
-    """Return an upper bound on delta(0) of one step, which is 0 only if P = Q. For a composition, the bounds of the steps add up.
+    """Return an upper bound on delta(0) of one step, the total variation distance of P and Q. It is 0 only if P(L > 0) is 0, so P = Q.
 
-    Raises NotRepresentable if the tails of the loss are unknown.
+    The total variation distance of a composition is at most the sum over its steps. Raises InternalError if a tail is NaN, and what
+    `loss.tails` raises.
     """
     log_upper = min(single_log_delta(loss, 0.0)[1], 0.0)
     return 0.0 if log_upper == -math.inf else math.nextafter(math.exp(log_upper), math.inf)

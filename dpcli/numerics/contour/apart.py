@@ -41,8 +41,11 @@ ROUNDING = 4e-16  # relative rounding error of one operation
 
 
 class StepKind(NamedTuple):
-    """A kind of steps on Poisson samples. mu: contribution over noise. rate: sampling rate. without, present: c_0 and c_1 of the module's
-    docstring."""
+    """A kind of steps on Poisson samples.
+
+    mu: contribution over noise. rate: sampling rate. without, present: c_0 and c_1 of the module's docstring, the loss without u of a step
+    in which the record did not, or did, take part.
+    """
 
     mu: float
     rate: float
@@ -63,14 +66,14 @@ class CountedLoss(NamedTuple):
     missed: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) bounds on log delta(epsilon)."""
-        low, error = self._delta(epsilon, -self.slack)
-        high, other = self._delta(epsilon, self.slack)
-        low, high = low - error - self.missed, high + other + self.missed
+        """Return (lower, upper) bounds on log delta(epsilon). The lower bound is -inf if `missed` and the rounding exceed delta."""
+        low, low_error = self._delta(epsilon, -self.slack)
+        high, high_error = self._delta(epsilon, self.slack)
+        low, high = low - low_error - self.missed, high + high_error + self.missed
         return (math.log(low) if low > 0.0 else -math.inf), math.log(high)
 
     def _delta(self, epsilon: float, slack: Array) -> tuple[float, float]:
-        """Return delta(epsilon) of the loss S' + slack, and a bound on its rounding error."""
+        """Return delta(epsilon) of the loss S' + slack, and a bound on its absolute rounding error."""
         spend(4.0 * len(self.means))
         gap, s = self.means - epsilon + slack, np.sqrt(self.variances)
         with np.errstate(all="ignore"):
@@ -111,11 +114,13 @@ def count_participations(parts: Sequence[tuple[StepKind, int]], log_delta: float
         a = 0.5 * mu * mu - reach * mu
         if not 0.0 < q < 1.0 or a < 1.0:
             return None
-        k = _counts(n, q, log_delta + LIGHT)
-        if k is None or len(k[0]) * len(weights) > MOST:
+        counts = _counts(n, q, log_delta + LIGHT)
+        if counts is None:
             return None
-        hold(4.0 * len(k[0]) * len(weights))
-        number, log_weight = k
+        number, log_weight = counts
+        if len(number) * len(weights) > MOST:
+            return None
+        hold(4.0 * len(number) * len(weights))
         weights = (weights[:, None] + log_weight).ravel()
         means = (means[:, None] + n * part.without + number * (part.present - part.without + 0.5 * mu * mu)).ravel()
         variances = (variances[:, None] + number * (mu * mu)).ravel()

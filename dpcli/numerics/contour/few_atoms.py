@@ -79,7 +79,7 @@ def few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | No
 class Halves:
     """The two halves of the composition with losses rounded to multiples of the spacing, up or down.
 
-    error: bound on the relative error of the masses.
+    products: the number of products that were added up. error: a bound on the relative error of the masses.
     """
 
     def __init__(self, steps: list[Atoms], spacing: float, log_scale: float, upward: bool) -> None:
@@ -90,14 +90,18 @@ class Halves:
         spend(4.0 * (len(masses) + len(self._first)))
         self._losses = spacing * (self._start + np.arange(len(self._first)))
         weighted = masses * np.exp(-spacing * (self._least + np.arange(len(masses))))
-        self._above, self._weighted = (np.append(np.cumsum(each[::-1])[::-1], 0.0) for each in (masses, weighted))
+        self._above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+        self._weighted = np.append(np.cumsum(weighted[::-1])[::-1], 0.0)
         given = sum(GIVEN * (float((np.abs(log_p) + np.abs(ratio)).max()) + log_scale) for log_p, ratio in steps)
         self.error = given + (self.products + 10.0 * len(steps)) * ULP
         self._rounding = 2.0 * (len(masses) + len(self._first) + 300.0) * ULP
         self.products += 2.0 * (len(masses) + len(self._first))  # those of cumulative sums, of which each may underflow
 
     def _sum(self, steps: list[Atoms], log_scale: float, upward: bool) -> tuple[Array, int]:
-        """Return the masses of the sum of the steps' losses, each e^log_scale times as large per step, and the index of the first one."""
+        """Return the masses of the sum of the steps' losses by cell, and the index of the first cell. Counts its products in `products`.
+
+        A cell k is the loss k spacing. Every mass has a factor e^log_scale for each step.
+        """
         total, start = np.ones(1), 0
         for log_p, ratio in steps:
             slack = GIVEN * np.abs(ratio)
@@ -110,9 +114,12 @@ class Halves:
             self.products += len(filled) * len(added)
             result = np.zeros(len(total) + len(step) - 1)
             hold(float(len(result)))
-            few, many, masses, others = (filled, added, total, step) if len(filled) < len(added) else (added, filled, step, total)
-            for cell in few.tolist():
-                result[many + cell] += masses[cell] * others[many]
+            if len(filled) < len(added):  # the loop runs over the shorter list
+                for cell in filled.tolist():
+                    result[added + cell] += total[cell] * step[added]
+            else:
+                for cell in added.tolist():
+                    result[filled + cell] += step[cell] * total[filled]
             total, start = result, start + least
         return total, start
 
@@ -162,9 +169,9 @@ class FewAtoms:
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
-        return self._change(lambda at: self._bound(at, False) < log_delta)[0], self._change(
-            lambda at: self._bound(at, True) <= log_delta
-        )[1]
+        lower, _ = self._change(lambda at: self._bound(at, False) < log_delta)
+        _, upper = self._change(lambda at: self._bound(at, True) <= log_delta)
+        return lower, upper
 
     def _change(self, is_above: Callable[[float], bool]) -> tuple[float, float]:
         """Return an interval that halving leaves: `is_above` is false at the lower end, unless it is 0, and true at the upper end."""

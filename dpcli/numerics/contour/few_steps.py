@@ -102,6 +102,7 @@ class FewSteps:
     """Bounds on delta of two or three steps, narrow where log delta is about `log_delta`. All steps move the same of P and Q.
 
     spread: the node distance, in units of the one that makes the error of the quadrature negligible. The bounds hold for any.
+    affordable: whether there are nodes. If it is false, no other method may be called.
     """
 
     def __init__(self, steps: Sequence[SampledStep], log_delta: float, spread: float = 1.0) -> None:
@@ -123,7 +124,10 @@ class FewSteps:
         self._place_nodes(spread)
 
     def _place_nodes(self, spread: float) -> None:
-        """Choose the nodes and their distances, so that the quadrature errs by about e^-DIGITS of delta if `spread` is 1."""
+        """Choose the nodes and their distances, so that the quadrature errs by about e^-DIGITS of delta if `spread` is 1.
+
+        Sets `affordable`. It is false, and there are no nodes, if there would be more than MOST_NODES or if epsilon is no positive double.
+        """
         slopes = self._mu * self._across  # of the steps' exponents in v
         half_range = 0.5 * (slopes.max(axis=0) - slopes.min(axis=0))
         rise = np.abs(slopes).max(axis=0) / self._kappa  # of Im b with Im v
@@ -147,13 +151,14 @@ class FewSteps:
         self.affordable = math.isfinite(radius) and bool(np.prod(2.0 * counts + 1.0) <= MOST_NODES)
         if not self.affordable:
             return
-        symmetric = bool(
-            self._mu[0] == self._mu[1] and self._rate[0] == self._rate[1]
-        )  # steps 1 and 2 may be exchanged: v_1 -> -v_1
-        axes = [
-            distance * np.arange(0 if symmetric and j == 0 else -count, count + 1)
-            for j, (distance, count) in enumerate(zip(self._distance.tolist(), counts.astype(int).tolist(), strict=True))
-        ]
+        # If steps 1 and 2 are equal, they may be exchanged, which turns v_1 into -v_1. Then v_1 >= 0 suffices.
+        symmetric = bool(self._mu[0] == self._mu[1] and self._rate[0] == self._rate[1])
+        ends = counts.astype(int).tolist()
+        starts = [-end for end in ends]
+        if symmetric:
+            starts[0] = 0
+        distances = self._distance.tolist()
+        axes = [distance * np.arange(start, end + 1) for distance, start, end in zip(distances, starts, ends, strict=True)]
         places = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])
         places = places[:, (places**2).sum(axis=0) <= radius * radius]
         copies = np.where(places[0] == 0.0, 1.0, 2.0) if symmetric else np.ones(places.shape[1])
@@ -255,6 +260,8 @@ class FewSteps:
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless 0 <= epsilon < the largest loss.
+
+        The lower bound is also -inf, or the upper one inf, where the sums prove nothing.
 
         delta(e) <= delta(0) <= delta(e) + e^e - 1, and e^e - 1 <= 2 e for e <= 1: that is how delta(0) is bounded.
         """

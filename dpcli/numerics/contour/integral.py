@@ -124,7 +124,10 @@ class Contour:
     deviation: float = 0.0
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) bounds on log delta(epsilon)."""
+        """Return (lower, upper) bounds on log delta(epsilon).
+
+        The lower bound is -inf where rounding or the aliases exceed delta. The upper one is inf if the sum plus its error is not positive.
+        """
         total, base = self._total(self._angles(epsilon)), self.cumulant - self.t * epsilon
         ulps = 1e-15 * (self.cumulant + self.t * (abs(epsilon) + abs(self.mean)))
         upper = base + ulps + math.log(total + self.error) if total + self.error > 0.0 else math.inf
@@ -272,7 +275,10 @@ def build(
     epsilon: float | None = None,
     negligible: float = NEGLIGIBLE,
 ) -> Contour | None:
-    """Return the contour on Re z = t, or None if the integrand does not decay soon enough.
+    """Return the contour on Re z = t.
+
+    The result is None if the integrand does not decay soon enough, if K(t) is infinite or contradicted by the losses' own values, or if t
+    is so large or so small that the integrand at y = 0 is no positive double.
 
     Args:
         losses: the losses and how often each is added.
@@ -323,11 +329,22 @@ def build(
         y, modulus, log_factor = y[kept], modulus[kept], log_factor[kept]
     missing = (1.0 + t) * math.exp(log_lost)  # most by which K of a capped loss may be too large
     return Contour(
-        t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + error_bound + missing, log_lost=log_lost,
-        mean=mean, y=y, modulus=modulus, angle=log_factor.imag,
-        error=rounding + left_out + math.exp(integrand.log_tail), deviation=math.fsum(deviations), far=far, log_far=log_far,
-        spare=t + integrand.spare, log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
-    )  # fmt: skip
+        t=t,
+        step=step,
+        cumulant=cumulant,
+        cumulant_error=2.5 * SLACK * cumulant + error_bound + missing,
+        mean=mean,
+        y=y,
+        modulus=modulus,
+        angle=log_factor.imag,
+        error=rounding + left_out + math.exp(integrand.log_tail),
+        far=far,
+        log_far=log_far,
+        spare=t + integrand.spare,
+        log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
+        log_lost=log_lost,
+        deviation=math.fsum(deviations),
+    )
 
 
 @remembered(128)
@@ -419,14 +436,24 @@ def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     end = _end(lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y), place, laid_out)
     if end is None:
         return None
-    count = math.ceil(end[0] / place.step) + 1
+    last_frequency, log_tail = end
+    count = math.ceil(last_frequency / place.step) + 1
     index = _sieved_by_all(tilted, place, count)
     if (count if index is None else len(index)) > most + 1:
         return None
     nodes = _Nodes(place, count, index)
     for part, n in sorted(tilted, key=_by_work):
         nodes.multiply(part, n, NEGLIGIBLE - math.log(counts))
-    return Factor(nodes.log_factor, end[1], nodes.index, np.zeros(0), np.zeros(0), _error_bound(tilted), nodes.faded, count)
+    return Factor(
+        log_factor=nodes.log_factor,
+        log_tail=log_tail,
+        multiples=nodes.index,
+        spare=np.zeros(0),
+        log_spare=np.zeros(0),
+        error_bound=_error_bound(tilted),
+        faded=nodes.faded,
+        extent=count,
+    )
 
 
 def _by_work(part: tuple[Tilted, int]) -> tuple[int, float]:
@@ -549,7 +576,10 @@ def _least_distance(left: Array, right: Array, change: float) -> Array:
 def factor_without_bulk(
     tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = LEVELS, negligible: float = NEGLIGIBLE
 ) -> Factor | None:
-    """Return phi^n - B^n, the characteristic function of the composition without its bulk, or None if none of the levels serves.
+    """Return phi^n - B^n, the characteristic function of the composition without its bulk.
+
+    It is None if epsilon is not positive, if a part can be neither divided nor left whole or if all must be left whole, if none of the
+    levels serves, or if the difference does not decay soon enough.
 
     The first of `levels`, which are shares of epsilon, is used at which delta of the bulk alone is at most e^negligible, relative. A part
     with a method `rise` is not divided. Its characteristic function is a factor of both phi^n and B^n, and its modulus is at most 1.
@@ -574,7 +604,8 @@ def factor_without_bulk(
     end = _end(lambda y: np.logaddexp.reduce([math.log(n) + halves.decay(y) for halves, _, n in divided]), place, ENOUGH_NODES)
     if end is None:
         return None
-    count = math.ceil(end[0] / place.step) + 1
+    last_frequency, log_tail = end
+    count = math.ceil(last_frequency / place.step) + 1
     log_whole, log_less = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
     for halves, _, n in divided:
         log_error = NEGLIGIBLE - math.log(counts)
@@ -583,14 +614,14 @@ def factor_without_bulk(
     for part, _, n in common:
         log_whole = log_whole + n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
     more = log_less.real > 1.0  # there phi decays sooner than B
-    left = np.log(-np.expm1(np.where(more, -log_less, log_less)))
+    log_difference = np.log(-np.expm1(np.where(more, -log_less, log_less)))
     return Factor(
-        log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0),
-        end[1],
-        np.arange(count),
-        spare,
-        log_spare,
-        _error_bound([(halves, n) for halves, _, n in divided]),
+        log_factor=log_whole + log_difference + np.where(more, log_less + 1j * math.pi, 0.0),
+        log_tail=log_tail,
+        multiples=np.arange(count),
+        spare=spare,
+        log_spare=log_spare,
+        error_bound=_error_bound([(halves, n) for halves, _, n in divided]),
         extent=count,
     )
 
@@ -637,6 +668,8 @@ class Curve(Protocol):
 def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
     """Return (lower, upper) bounds on the epsilon at which delta(eps) = e^log_delta. They may be negative if delta is large.
 
+    A bound that cannot be proved is infinite.
+
     Newton's method finds where the trapezoidal sum reaches the target, which proves nothing. The ends are points on either side of it at
     which the certified bounds on delta are on the right side of the target. They are bounds because delta falls with epsilon.
     """
@@ -644,14 +677,20 @@ def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
     low, high = contour.log_delta(epsilon)
     if not slope > 0.0:
         return -math.inf, math.inf
-    below, above = (1e-15 * abs(epsilon) + 1.01 * min(max(gap, 0.0), 1.0) / slope for gap in (log_delta - low, high - log_delta))
-    return outside(contour, log_delta, epsilon, -below), outside(contour, log_delta, epsilon, above)
+
+    def first_margin(gap: float) -> float:
+        """Return about the distance in epsilon over which log delta changes by `gap`."""
+        return 1e-15 * abs(epsilon) + 1.01 * min(max(gap, 0.0), 1.0) / slope
+
+    lower = outside(contour, log_delta, epsilon, -first_margin(log_delta - low))
+    return lower, outside(contour, log_delta, epsilon, first_margin(high - log_delta))
 
 
 def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
-    """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sum reaches the target.
+    """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sum reaches the target. The results are estimates.
 
-    The search starts from the epsilon whose saddle point is t, or from Chernoff's bound if that is smaller.
+    The search starts from the epsilon whose saddle point is t, or from Chernoff's bound if that is smaller. The slope is NaN if it is 0, or
+    if the sum was positive at no epsilon that was tried.
     """
     t = contour.t
     chernoff = (contour.cumulant - log_delta + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
@@ -669,7 +708,10 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
         if slope == 0.0:
             return epsilon, math.nan
         excess = contour.cumulant - t * epsilon + math.log(total) - log_delta
-        below, above = (max(below, epsilon), above) if excess > 0.0 else (below, min(above, epsilon))
+        if excess > 0.0:
+            below = max(below, epsilon)
+        else:
+            above = min(above, epsilon)
         move = min(max(excess / slope, -2.0 / t), 2.0 / t)
         if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
             break
@@ -689,9 +731,10 @@ class Certificate(Protocol):
 
 
 def outside(contour: Certificate, log_delta: float, epsilon: float, margin: float) -> float:
-    """Return the first of epsilon + margin, + 2 margin, + 4 margin, ... that the certificate proves to be a bound; infinite if none is.
+    """Return the first of epsilon + margin, + 2 margin, + 4 margin, ... that the certificate proves to be a bound.
 
-    It is an upper bound for a positive margin and a lower one for a negative margin.
+    It is an upper bound for a positive margin and a lower one for a negative margin. If none of 40 points is proved, or if the margin is
+    not finite, it is infinite, with the sign of the margin.
     """
     for _ in range(40):
         if not math.isfinite(margin):

@@ -146,7 +146,7 @@ class Jump:
     lost: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) bounds on log delta(epsilon)."""
+        """Return (lower, upper) bounds on log delta(epsilon). They are (-inf, inf) above MAX_EPSILON."""
         if epsilon > MAX_EPSILON:
             return -math.inf, math.inf
         low, high = self.small.log_delta(epsilon)
@@ -163,7 +163,7 @@ class Jump:
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta.
 
-        A lower bound that cannot be proved within a factor of 3 of `near` is 0, and such an upper bound is inf.
+        If no lower bound can be proved within a factor of 3 of `near`, the result is (0, inf). If only the upper one cannot, it is inf.
         """
         low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / 3.0, 3.0 * near, rtol=1e-13)
         if self.log_delta(low)[0] < log_delta:
@@ -196,13 +196,13 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
     rest = math.fsum(n * loss.log_less for loss, n in losses)
     power = np.array(POWERS) / epsilon
     return Jump(
-        replace(small, cumulant=small.cumulant + error, cumulant_error=2.0 * error + max(small.cumulant_error, 0.0)),
-        -math.exp(kept) * math.expm1(rest),
-        -math.expm1(kept),
-        power,
-        log_hockey(power) + _log_short(losses, power),
-        _missed(losses),
-        math.fsum(n * loss.lost for loss, n in losses) * (1.0 + 1e-9),
+        small=replace(small, cumulant=small.cumulant + error, cumulant_error=2.0 * error + max(small.cumulant_error, 0.0)),
+        gained=-math.exp(kept) * math.expm1(rest),
+        big=-math.expm1(kept),
+        power=power,
+        log_short=log_hockey(power) + _log_short(losses, power),
+        missed=_missed(losses),
+        lost=math.fsum(n * loss.lost for loss, n in losses) * (1.0 + 1e-9),
     )
 
 
@@ -225,8 +225,7 @@ def log_short(losses: Cut, epsilon: float) -> float:
 
 def _missed(losses: Cut) -> float:
     """Return a bound on Q(A, not D): a product of probabilities for two different steps, plus the probability of both in one step."""
-    big, lost = (
-        math.fsum(n * value for value, n in values)
-        for values in ([(loss.big, n) for loss, n in losses], [(loss.missed(), n) for loss, n in losses])
-    )
-    return (big * lost + math.fsum(n * loss.missed_big() for loss, n in losses)) * (1.0 + 1e-9)
+    big = math.fsum(n * loss.big for loss, n in losses)
+    low = math.fsum(n * loss.missed() for loss, n in losses)
+    both_in_one_step = math.fsum(n * loss.missed_big() for loss, n in losses)
+    return (big * low + both_in_one_step) * (1.0 + 1e-9)

@@ -58,7 +58,7 @@ class SmallGaussian:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContourPair:
-    """The contours of f_s (`narrow`) and f_{r s} (`wide`)."""
+    """The contours of f_s (`narrow`) and f_{r s} (`wide`). The properties and `sums` are those of `narrow`."""
 
     narrow: Contour
     wide: Contour
@@ -114,7 +114,11 @@ def contour_pair(
 def best_contour_pair(
     losses: Losses, log_delta: float, t: float, epsilon: float | None, nodes: float, log_lost: float = -math.inf
 ) -> ContourPair | None:
-    """Return a pair of contours with at most about `nodes` nodes, or None. Its s is as small as AIM requires and the nodes allow."""
+    """Return a pair of contours with at most about `nodes` nodes. Its s is as small as AIM requires and the nodes allow.
+
+    The result is None if t is not positive, if K(t) is infinite, if the node distance underflows, or if no try has enough nodes.
+    epsilon: where the bounds are wanted; None for about the epsilon at e^log_delta. log_lost: as for `build`.
+    """
     if not t > 0.0:
         return None
     at = np.array([t])

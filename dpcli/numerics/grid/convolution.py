@@ -136,30 +136,35 @@ def convolve_directly(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
     Every weight has a small relative error, so that many copies of the result may be convolved in turn.
     """
     spend(0.01 * sum(count * len(lattice.weights) for lattice, count in parts) ** 2)
-    weights, rounding = np.ones(1), 0.0
+    weights, relative_error = np.ones(1), 0.0
     for lattice, count in parts:
         for _ in range(count):
-            rounding += 2.3e-16 * min(len(weights), len(lattice.weights))
+            relative_error += 2.3e-16 * min(len(weights), len(lattice.weights))  # an ulp for each term of a sum of products
             weights = np.convolve(weights, lattice.weights)
-    return _lattice_of(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
+    return _lattice_of(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, relative_error)
 
 
 def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
-    """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution."""
+    """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution.
+
+    rounding: a bound on the Euclidean norm of the error of `weights`. relative: a bound on their relative error; 0 for a transform, which
+    has an absolute error instead.
+    """
     log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
+    log_with_lost = math.fsum(n * math.log1p(one.lost) for one, n in parts)
     return Lattice(
-        parts[0][0].tilt,
-        parts[0][0].spacing,
-        first,
-        weights,
-        math.fsum(n * one.log_scale for one, n in parts),
-        -math.expm1(log_finite),
-        math.fsum(n * one.error for one, n in parts) + rounding,
-        math.fsum(n * one.log_error for one, n in parts) + 1e-12 * (relative == 0.0) + relative,
-        math.expm1(min(math.fsum(n * math.log1p(one.lost) for one, n in parts), 700.0)),
-        math.fsum(n * one.excess for one, n in parts),
-        math.fsum(n * one.blur for one, n in parts),
-        math.fsum(n * one.dispersion for one, n in parts),
+        tilt=parts[0][0].tilt,
+        spacing=parts[0][0].spacing,
+        start=first,
+        weights=weights,
+        log_scale=math.fsum(n * one.log_scale for one, n in parts),
+        infinite=-math.expm1(log_finite),
+        error=math.fsum(n * one.error for one, n in parts) + rounding,
+        log_error=math.fsum(n * one.log_error for one, n in parts) + 1e-12 * (relative == 0.0) + relative,
+        lost=math.expm1(min(log_with_lost, 700.0)),  # e^700 is nearly the largest float
+        excess=math.fsum(n * one.excess for one, n in parts),
+        blur=math.fsum(n * one.blur for one, n in parts),
+        dispersion=math.fsum(n * one.dispersion for one, n in parts),
     )
 
 

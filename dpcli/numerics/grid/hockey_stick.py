@@ -114,6 +114,9 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
 
     heights: upper bounds on h(e^x) at x = 0, spacing, 2 spacing, .... The last height also bounds h beyond the last point. Below x = 0 the
     curve follows by symmetry.
+
+    Raises NotRepresentable if the points are too near each other or too far out for floating point, and InternalError if the masses add
+    up to more than 1, as they do for heights that are no upper bounds.
     """
     spend(20.0 * len(heights))
     x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + 1e-15)  # not below the exact points, because h falls
@@ -178,19 +181,23 @@ def largest_pair(unit: float, pairs: Sequence[tuple[Array, Array]]) -> tuple[Arr
     tails = np.max([_log_tail(nodes, losses, log_p) for losses, log_p in pairs], axis=0)
     last = max(int(np.searchsorted(-tails, -LOG_LEAST)) - 1, 0)
     kept, log_beyond = nodes[: last + 1], float(tails[last])
-    steps = np.diff(kept) * unit
-    fades, falls = np.exp(-steps).tolist(), (-np.expm1(-steps)).tolist()
+    fades, falls = _fades_and_falls(kept, unit)
     target = np.max([_curve(kept, losses, log_p, fades, falls) for losses, log_p in pairs], axis=0) * (1.0 + RAISED)
     some = np.append(np.arange(0, last, math.ceil(len(kept) / MOST_NODES)), last)
     kept, target = kept[some], target[some]
-    steps = np.diff(kept) * unit
-    fades, falls = np.exp(-steps).tolist(), (-np.expm1(-steps)).tolist()
+    fades, falls = _fades_and_falls(kept, unit)
     gap = float(nodes[-1] - kept[-1]) * unit
     beyond = math.exp(log_beyond) / -math.expm1(-gap) * (1.0 + 1e-9) if gap > 0.0 and log_beyond > -math.inf else 0.0
     mass = np.append(_masses(target.tolist(), fades, falls, beyond, gap), beyond)
     losses = np.append(kept[1:], nodes[-1]) * unit
     losses, log_p = losses[mass > 0.0], np.log(mass[mass > 0.0])
-    return np.concatenate(((log_p)[::-1], log_p - losses)), np.concatenate((-losses[::-1], losses))
+    return np.concatenate((log_p[::-1], log_p - losses)), np.concatenate((-losses[::-1], losses))
+
+
+def _fades_and_falls(nodes: Array, unit: float) -> tuple[list[float], list[float]]:
+    """Return e^-d and 1 - e^-d for the distances d of neighbouring nodes, in nats. nodes: in units."""
+    distances = np.diff(nodes) * unit
+    return np.exp(-distances).tolist(), (-np.expm1(-distances)).tolist()
 
 
 def _log_tail(nodes: Array, losses: Array, log_p: Array) -> Array:
@@ -202,7 +209,7 @@ def _log_tail(nodes: Array, losses: Array, log_p: Array) -> Array:
 def _curve(nodes: Array, losses: Array, log_p: Array, fades: list[float], falls: list[float]) -> list[float]:
     """Return upper bounds on H at each node, as sums of non-negative terms from the last node down.
 
-    fades, falls: e^-d and 1 - e^-d for the distances d of neighbouring nodes.
+    fades, falls: results of `_fades_and_falls`.
     """
     beyond = math.exp(float(_log_tail(nodes[-1:], losses, log_p)[0]))
     mass = np.zeros(len(nodes))

@@ -24,6 +24,7 @@ Both errors are of second order in h. Masses are tilted, w = p e^{t l - M}, so t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
@@ -91,16 +92,18 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
     """Return the lattice of a step that is taken `count` times.
 
     Args:
-        tails: the tails at `edges`.
-        magnified: how much more an absolute error counts than a relative one.
+        tails: the tails at `edges`, whose first is just below the grid point `start`.
+        spacing: the distance of the grid points, in nats. tilt: t.
+        magnified: how much more an absolute error (excess) counts than a relative one (blur) where rounding may be counted as either.
 
     P-mass below the first grid point is moved to it, and P-mass above the last one counts as infinite loss. Mass that rounding may have
     added to P or taken from Q is counted as a relative error of the masses (blur) or as excess. An excess x moves the curve at e^eps by at
     most x e^{M - t eps}.
     """
     spend(4.0 * len(tails.p_above))
-    size, share = len(tails.p_above), NEAR * edge_share(start, len(tails.p_above))
-    left, up = spacing * (start + np.arange(size - 1)), math.exp(tilt * spacing)
+    size = len(tails.p_above)
+    share = NEAR * edge_share(start, size)  # of the spacing; a loss up to this far above a grid point counts as lying on it
+    left, up = spacing * (start + np.arange(size - 1)), math.exp(tilt * spacing)  # up: the factor of the tilt across a cell
     with np.errstate(all="ignore"):
         log_p, slip_p = _cell_masses(tails.p_above, tails.p_below)
         log_q, slip_q = _cell_masses(tails.q_above, tails.q_below)
@@ -127,15 +130,27 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
     crumbs = float(weights[weights < TINY].sum())
     log_error = 4e-16 * (4.0 + abs(scale + math.log(total)) + tilt * spacing)
     return Lattice(
-        tilt, spacing, start, np.where(weights < TINY, 0.0, weights), scale + math.log(total), math.exp(float(tails.p_above[-1]) + 1e-12),
-        crumbs, log_error, 0.0, excess / total, relative, 0.25 * spacing * spacing if spread else 0.0,
-    )  # fmt: skip
+        tilt=tilt,
+        spacing=spacing,
+        start=start,
+        weights=np.where(weights < TINY, 0.0, weights),
+        log_scale=scale + math.log(total),
+        infinite=math.exp(float(tails.p_above[-1]) + 1e-12),
+        error=crumbs,
+        log_error=log_error,
+        excess=excess / total,
+        blur=relative,
+        dispersion=0.25 * spacing * spacing if spread else 0.0,
+    )
 
 
 def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
-    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error."""
-    rising = below[1:] < -0.7
-    outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
+    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error.
+
+    The lower tail is the smaller one where it is below e^-0.7, about 1/2. A cell between equal tails has the log mass -inf and the error 0.
+    """
+    use_below = below[1:] < -0.7
+    outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
     inner = np.minimum(inner, outer)
     share = np.where(np.isneginf(outer), 1.0, -np.expm1(inner - outer))
     log_mass = np.where(share > 0.0, outer + np.log(share), -np.inf)
@@ -147,12 +162,14 @@ def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
 def _relative_error(mass: Array, error: Array, magnified: float) -> tuple[float, float]:
     """Return a bound on the relative error of most of the mass, and the sum of mass times error over the rest.
 
-    Only cells with little mass have large errors. Both numbers together are chosen to be smallest, with the second one times `magnified`.
+    mass, error: the mass and the relative error of each cell. Only cells with little mass have large errors. The bound is chosen so that
+    it plus `magnified` times the sum is smallest.
     """
     order = np.argsort(error)
-    beyond = np.append(np.cumsum((mass * error)[order][::-1])[::-1], 0.0)[1:]
-    best = int(np.argmin(error[order] + magnified * beyond))
-    return float(error[order][best]), float(beyond[best])
+    errors = error[order]
+    beyond = np.append(np.cumsum((mass * error)[order][::-1])[::-1], 0.0)[1:]  # over the cells with a larger error
+    best = int(np.argmin(errors + magnified * beyond))
+    return float(errors[best]), float(beyond[best])
 
 
 def coarsen(lattice: Lattice) -> Lattice:
@@ -170,8 +187,14 @@ def coarsen(lattice: Lattice) -> Lattice:
         coarse = chords(lattice.tilt, spacing, weights[0::2], odd, np.full(len(odd), lattice.spacing))
     total = float(coarse.sum()) or 1.0
     grown = math.exp(lattice.tilt * lattice.spacing) / total
-    return Lattice(
-        lattice.tilt, spacing, start // 2, coarse / total, lattice.log_scale + math.log(total), lattice.infinite,
-        2.0 * lattice.error / shift / total, lattice.log_error, lattice.lost * grown, lattice.excess * grown, lattice.blur,
-        lattice.dispersion + 0.25 * spacing * spacing,
-    )  # fmt: skip
+    return replace(
+        lattice,
+        spacing=spacing,
+        start=start // 2,
+        weights=coarse / total,
+        log_scale=lattice.log_scale + math.log(total),
+        error=2.0 * lattice.error / shift / total,
+        lost=lattice.lost * grown,
+        excess=lattice.excess * grown,
+        dispersion=lattice.dispersion + 0.25 * spacing * spacing,
+    )

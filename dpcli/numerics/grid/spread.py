@@ -89,17 +89,25 @@ class Spread:
 
 
 def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
-    """Return e^L under Q, whose mean is 1, for a loss L with these tails. It is None if L varies too little or too much for a lattice."""
+    """Return a variable above e^L under Q in the convex order, for a loss L with these tails. Its mean is 1.
+
+    It is None if a tail is NaN, if L varies by at most 1e-9 nats, or if its range reaches beyond WIDEST.
+    """
     ends = _range(tails)
-    if ends is None or ends[1] - ends[0] <= 1e-9 or max(abs(ends[0]), abs(ends[1])) > WIDEST:
+    if ends is None:
         return None
-    spacing = 2.0 ** math.ceil(math.log2((ends[1] - ends[0]) / POINTS))
-    first, last = math.floor(ends[0] / spacing), math.ceil(ends[1] / spacing)
+    lowest, highest = ends
+    if highest - lowest <= 1e-9 or max(abs(lowest), abs(highest)) > WIDEST:
+        return None
+    spacing = 2.0 ** math.ceil(math.log2((highest - lowest) / POINTS))  # a power of 2, so that lattices contain each other
+    first, last = math.floor(lowest / spacing), math.ceil(highest / spacing)
     logs: Array = spacing * np.arange(first, last + 1, dtype=float)
     tails_at = tails(logs)
     p, q = _cells(tails_at.p_above, tails_at.p_below), _cells(tails_at.q_above, tails_at.q_below)
     values = np.exp(logs)
-    up = np.clip((p / values[:-1] - q) / math.expm1(spacing), 0.0, q)
+    up = np.clip(
+        (p / values[:-1] - q) / math.expm1(spacing), 0.0, q
+    )  # Q-mass at the upper end of each cell, which keeps the mean p
     mass = np.append(q - up, 0.0)
     mass[1:] += up
     below_p, below_q, above_p, above_q = (
@@ -121,18 +129,24 @@ def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
         above, below = tails(out).p_above, tails(-out[::-1]).q_below[::-1]
     if np.isnan(above).any() or np.isnan(below).any():
         return None
-    low, high = (float(out[int(np.argmax(far <= max(math.log(TRIM), float(far[-1]) + 1e-9)))]) for far in (below, above))
-    return -low, high
+
+    def first_rare(log_tails: Array) -> float:
+        """Return the least distance from 0 beyond which the mass is at most TRIM, without that of an infinite loss."""
+        log_infinite = float(log_tails[-1])
+        rare = log_tails <= max(math.log(TRIM), log_infinite + 1e-9)
+        return float(out[int(np.argmax(rare))])
+
+    return -first_rare(below), first_rare(above)
 
 
 def _cells(above: Array, below: Array) -> Array:
-    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits."""
-    rising, falling = np.diff(np.exp(below)), -np.diff(np.exp(above))
-    return np.asarray(np.maximum(np.where(below[1:] < -0.7, rising, falling), 0.0))
+    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits. e^-0.7 is about 1/2."""
+    from_below, from_above = np.diff(np.exp(below)), -np.diff(np.exp(above))
+    return np.asarray(np.maximum(np.where(below[1:] < -0.7, from_below, from_above), 0.0))
 
 
 def sum_of_copies(doubled: Callable[[int], Spread], count: int) -> Spread:
-    """Return the sum of `count` independent copies. doubled: returns the sum of 2^k copies at k."""
+    """Return the sum of `count` >= 1 independent copies. doubled: returns the sum of 2^k copies at k."""
     total = None
     for k in range(count.bit_length()):
         if count >> k & 1:
@@ -144,7 +158,8 @@ def total_of(a: Spread, b: Spread) -> Spread:
     """Return the sum of two independent variables, on the coarser of their lattices."""
     spacing, copies = max(a.spacing, b.spacing), a is b
     a, b = a.coarsened(spacing), b.coarsened(spacing)
-    lowest, highest = (_log_sum(x, y, spacing) for x, y in ((a.first, b.first), (a.first + len(a.mass), b.first + len(b.mass))))
+    lowest = _log_sum(a.first, b.first, spacing)
+    highest = _log_sum(a.first + len(a.mass), b.first + len(b.mass), spacing)
     first = min(a.first, b.first)
     if lowest - first > 4 * POINTS:  # otherwise outcomes of one variable where the other is 0 would need too many points
         first = lowest
@@ -203,8 +218,7 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
 def average_moments(log_moments: Array, count: int) -> Array:
     """Return log(E[A^a] - 1) for a = 2, 3, ..., m, where A is the average of `count` independent copies of Y >= 0 with E[Y] = 1.
 
-    Args:
-        log_moments: log(E[Y^c] - 1) for c = 2, 3, ..., m.
+    log_moments: log(E[Y^c] - 1) for c = 2, 3, ..., m, of shape (m - 1,), as the result.
 
     Let t be the count. E[A^a] = t^-a a! [x^a] f(x)^t with f(x) = sum_c E[Y^c] x^c / c!. Write f = e^x + g. Then the term e^{tx} of f^t
     gives the 1 that is subtracted, and all other terms, sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}, are positive. Feldman & Shenfeld 2025,

@@ -69,11 +69,9 @@ class Survey:
         """Return the survey without the largest losses, of total P-mass e^log_rare, which hardly matter but would determine a tilt."""
         above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
         size = max(int(np.searchsorted(-above, -log_rare)), 1)
-        return (
-            self
-            if size == len(self.loss)
-            else Survey(self.edges[: size + 1], self.log_mass[:size], self.loss[:size], self.log_infinite)
-        )
+        if size == len(self.loss):
+            return self
+        return Survey(self.edges[: size + 1], self.log_mass[:size], self.loss[:size], self.log_infinite)
 
     def range(self, log_rare: float, tilt: float, log_tilted_rare: float) -> tuple[float, float]:
         """Return a range of losses outside of which little lies.
@@ -124,7 +122,7 @@ def _atom(loss: HasTails, view: Survey) -> float:
 
 def _jump(loss: HasTails, low: float, high: float) -> float:
     """Return the loss between `low` and `high` at which the distribution function rises most, accurate to the last digits."""
-    for _ in range(24):
+    for _ in range(24):  # each step divides the interval by 32; the digits of a float are used up well before
         at = np.unique(np.linspace(low, high, 33))
         if len(at) < 3:
             break
@@ -135,13 +133,13 @@ def _jump(loss: HasTails, low: float, high: float) -> float:
 
 
 def _cells(above: Array, below: Array) -> Array:
-    """Return the logarithms of the masses between neighbouring losses, from the smaller tail."""
-    rising = below[1:] < above[1:]
-    outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
+    """Return the logarithms of the masses between neighbouring losses, as differences of the smaller tail. An empty cell has -inf."""
+    use_below = below[1:] < above[1:]
+    outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
     return np.where(outer > inner, outer + np.log(-np.expm1(inner - outer)), -np.inf)
 
 
-Surveys = Sequence[tuple[Survey, float]]
+Surveys = Sequence[tuple[Survey, float]]  # the survey of each different loss, and how many steps have it
 
 
 def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
@@ -172,7 +170,7 @@ def representatives(surveys: Surveys) -> Surveys:
 
 
 def total_cgf(surveys: Surveys, z: Array) -> Array:
-    """Return about K(z) of the composition."""
+    """Return about K(z) of the composition, in the shape of `z`."""
     result: Array = np.zeros_like(z)
     for view, count in surveys:
         result = result + count * view.cgf(z)
@@ -198,9 +196,9 @@ def tilt_for(surveys: tuple[tuple[Survey, int], ...], epsilon: float) -> tuple[f
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
-    """Return about (z, value) of the least value of a function of z within TILTS."""
+    """Return about (z, value) of the least value of a function of z within TILTS: the best of a coarse grid, then of a finer one."""
     low, high = TILTS
-    z = np.geomspace(low, high, 46)
+    z = np.geomspace(low, high, 46)  # three points per factor of 10
     for _ in range(2):
         with np.errstate(all="ignore"):
             values = function(z)

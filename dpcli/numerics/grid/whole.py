@@ -44,16 +44,18 @@ class GridOutcomes:
         with np.errstate(divide="ignore"):
             log_p: Array = np.log(self.weights)
             atoms = atom_tails(at, losses, log_p, log_p - losses)
-            rest = math.log(max(-math.expm1(min(float(np.logaddexp.reduce(log_p - losses)), 0.0)), 1e-300))
-            lost = math.log(self.infinite) if self.infinite > 0.0 else -math.inf
-        p_above, q_below = np.logaddexp(atoms.p_above, lost), np.logaddexp(atoms.q_below, rest)
+            log_finite_q = min(float(np.logaddexp.reduce(log_p - losses)), 0.0)
+            log_rest_q = math.log(max(-math.expm1(log_finite_q), 1e-300))  # 1e-300 keeps the logarithm finite
+            log_infinite = math.log(self.infinite) if self.infinite > 0.0 else -math.inf
+        p_above, q_below = np.logaddexp(atoms.p_above, log_infinite), np.logaddexp(atoms.q_below, log_rest_q)
         return Tails(np.minimum(p_above, 0.0), atoms.p_below, atoms.q_above, np.minimum(q_below, 0.0))
 
 
 def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     """Return a pair that dominates the composition of the losses, given as pairs of a loss and how often it is added.
 
-    Raises NotRepresentable if a loss is too large for a grid.
+    parts: at least one pair, with counts of at least 1. Raises NotRepresentable if a loss is too large for a grid, or if the losses are of
+    too different sizes for one grid, and TooMuchWork if the sums would take too much work.
     """
     ranges = [_range(loss) for loss, _ in parts]
     variances = [_variance(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
@@ -71,15 +73,18 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
 
 
 def _range(loss: HasTails) -> tuple[float, float]:
-    """Return the lower and the upper end of the losses that are put on the grid."""
+    """Return the lower and the upper end of the losses that are put on the grid. The ends are at most FURTHEST from 0.
+
+    Raises NotRepresentable if the P-mass beyond FURTHEST is above e^-4.
+    """
     at = np.geomspace(1e-6, FURTHEST, 400)
     at = np.concatenate((-at[::-1], [0.0], at))
     tails = loss.tails(at)
     above, below = np.flatnonzero(tails.p_above <= LOG_ABOVE), np.flatnonzero(tails.p_below <= LOG_BELOW)
-    infinite = float(tails.p_above[-1])
+    log_infinite = float(tails.p_above[-1])
     if not len(above):  # mass beyond FURTHEST counts as infinite loss, so the range ends where only that mass is beyond
-        above = np.flatnonzero(tails.p_above <= infinite + 1e-12)
-        if infinite > -4.0:
+        above = np.flatnonzero(tails.p_above <= log_infinite + 1e-12)
+        if log_infinite > -4.0:
             raise NotRepresentable("a loss in the group is too large to be put on a grid")
     return float(at[below[-1]]) if len(below) else float(at[0]), float(at[above[0]])
 
@@ -95,7 +100,7 @@ def _variance(loss: HasTails, low: float, high: float) -> float:
 
 
 def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
-    """Return one loss on the grid, by the chords of its hockey-stick curve."""
+    """Return one loss on the grid, by the chords of its hockey-stick curve. Raises NotRepresentable if it needs too many points."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
     if last - first > 64 * MAX_POINTS:
         raise NotRepresentable("the losses in the group are of too different sizes for one grid")
@@ -116,9 +121,12 @@ def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
 
 
 def _cells(above: Array, below: Array) -> tuple[Array, Array]:
-    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error."""
-    rising = below[1:] < -0.7
-    outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
+    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error.
+
+    The lower tail is the smaller one where it is below e^-0.7, about 1/2. A cell between equal tails has the log mass -inf and the error 0.
+    """
+    use_below = below[1:] < -0.7
+    outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
     share = np.where(np.isneginf(outer), 0.0, -np.expm1(np.minimum(inner - outer, 0.0)))
     log_mass = np.where(share > 0.0, outer + np.log(share), -np.inf)
     return log_mass, np.where(share > 0.0, ROUNDING * (4.0 - np.maximum(outer, -1e4)) * 2.0 / share, 0.0)
