@@ -10,11 +10,11 @@ from typing import Any
 
 from dpcli.document.document import Document, jsonable, safe
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".csv",)
-NEEDS = frozenset({"records"})
-SHOWS = ("sheet",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".csv",)
+REQUIRED_FIELDS = frozenset({"records"})
+COMPLETE_FIELDS = ("sheet",)
 
 
 def render(document: Document) -> str:

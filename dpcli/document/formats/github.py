@@ -5,11 +5,11 @@ from __future__ import annotations
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import repository_path
 
-# Properties of the format, which facts.py explains.
-JUDGES = True
-ENDINGS = ()
-NEEDS = frozenset({"findings", "checks"})
-SHOWS = ("findings", "headline")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = True
+PATH_ENDINGS = ()
+REQUIRED_FIELDS = frozenset({"findings", "checks"})
+COMPLETE_FIELDS = ("findings", "headline")
 
 
 def render(document: Document) -> str:

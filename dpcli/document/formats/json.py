@@ -7,11 +7,11 @@ from typing import Any
 
 from dpcli.document.document import Document, json_text
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".json",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("data",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".json",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("data",)
 
 
 def render(document: Document) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, Passage, Table, visible
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".md",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("title", "headline", "passages", "tables", "notes")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".md",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 
 def render(document: Document) -> str:

@@ -12,12 +12,12 @@ from dpcli.document.document import Document, Table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-SCREEN = True
-ENDINGS = ()
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("title", "headline", "passages", "tables", "notes")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+TAKES_WIDTH_AND_COLOR = True
+PATH_ENDINGS = ()
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 FOLDED = 12  # smallest width, in characters, of a column whose text may wrap
 PART = 256  # largest number of rows that rich lays out together

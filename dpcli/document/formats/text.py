@@ -7,11 +7,11 @@ from itertools import chain
 
 from dpcli.document.document import Document, visible
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".txt",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("findings", "log", "headline", "details")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".txt",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("findings", "log", "headline", "details")
 
 
 def render(document: Document) -> str:
