@@ -171,8 +171,8 @@ class Document:
 def jsonable(value: Any) -> Any:
     """Return a value that JSON can represent.
 
-    Infinities become the strings "inf" and "-inf", and NaN becomes None. Keys become strings, and sequences become lists. In a string, bytes
-    of a path that are not valid text become escapes such as \\udcff. Any other value is returned unchanged.
+    Infinities become the strings "inf" and "-inf", and NaN becomes None. Keys become strings, and sequences become lists. In a string,
+    bytes of a path that are not valid text become escapes such as \\udcff. Any other value is returned unchanged.
     """
     if isinstance(value, float) and math.isnan(value):
         return None
