@@ -18,7 +18,7 @@ COMPLETE_FIELDS = ("sheet",)
 
 
 def render(document: Document) -> str:
-    """Return the sheet of a document as RFC 4180 csv with a header line.
+    """Return the sheet of a document as RFC 4180 csv with a header line. Without a sheet, its records or its JSON data are the rows.
 
     A text that a spreadsheet would interpret as a formula gets an apostrophe in front.
     """

@@ -11,12 +11,12 @@ PATH_ENDINGS = ()
 REQUIRED_FIELDS = frozenset({"findings", "checks"})
 COMPLETE_FIELDS = ("findings", "headline")
 
+LEVELS = {"fail": "error", "unknown": "error", "warn": "warning"}  # level of the headline, by verdict; others follow the exit code
+
 
 def render(document: Document) -> str:
     """Return one line `::level file=...,line=...::message` for each finding, and a last line with the headline."""
-    level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(
-        document.verdict, "error" if document.exit_code else "notice"
-    )
+    level = LEVELS.get(document.verdict, "error" if document.exit_code else "notice")
     return "".join(map(_command, document.findings)) + f"::{level} title=dpcli::{_data(document.headline)}\n"
 
 

@@ -62,7 +62,10 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a text escaped so that Markdown shows it unchanged."""
+    """Return a `visible` text with escapes, so that Markdown gives no meaning to characters within a line.
+
+    Marks that have a meaning only at the start of a line, such as #, are not escaped.
+    """
     text = visible(text)
     for character in "\\`*_<>|[]~":
         text = text.replace(character, "\\" + character)
