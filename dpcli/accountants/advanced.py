@@ -19,6 +19,8 @@ from dpcli.numerics.work import foresee, remaining, shared, spend
 ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
 STEP = 400.0  # cells of a closed form for one step's epsilon; a mechanism that takes more spends the cells itself
 MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
+LOGITS = (-9.0, 9.0)  # logits of the theorem's share that are searched: shares from 0.01 % to 99.99 %
+GOLDEN_RATIO = 0.6180339887498949  # (sqrt(5) - 1) / 2, by which a golden section shrinks the interval
 _TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"
 
 Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
@@ -44,7 +46,10 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
 
     by_step: whether every run of a mechanism gets an equal share of the rest, or all runs of each mechanism together do.
     product: whether the theorem's total is 1 - (1 - delta') prod (1 - delta_i), which leaves a little more slack than a sum.
-    Raises NotRepresentable if delta does not cover the steps' own deltas.
+
+    If every step has a finite epsilon at its smallest delta, `share` has no effect.
+
+    Raises NotRepresentable if a step has no (epsilon, delta), if its own delta is 1, or if the steps' deltas leave nothing for the theorem.
     """
     views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
@@ -73,14 +78,19 @@ def _needs_delta(steps: Steps) -> bool:
 
 def _total(floors: float, steps: Steps, product: bool) -> float:
     """Return the total of the steps' smallest deltas, whose sum is `floors`, as the theorem counts it."""
-    return min(floors, -math.expm1(math.fsum(n * math.log1p(-m.delta_floor()) for m, n in steps))) if product else floors
+    if not product:
+        return floors
+    log_kept = math.fsum(n * math.log1p(-m.delta_floor()) for m, n in steps)
+    return min(floors, -math.expm1(log_kept))
 
 
 def best_split(steps: Steps, delta: float, product: bool, value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
     """Return the smallest value found over splits of delta, and the split that has it. Every split gives a sound value.
 
-    If no step needs delta, there is nothing to choose. Otherwise the theorem's share is searched by golden sections on a logit scale, for
-    both ways to share the rest among the steps.
+    If no step needs delta, there is nothing to choose. Otherwise the theorem's share is searched by golden sections on a logit scale. With
+    2 to MANY different steps, this is done for both ways to share the rest among them.
+
+    Raises NotRepresentable as `split` and `value` do.
     """
     if not _needs_delta(steps):
         only = split(steps, delta, 1.0, True, product)
@@ -95,7 +105,7 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Delta
 
 def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
     """Return the smallest value found by golden sections, and its split. make: returns the split whose share has the given logit."""
-    low, high, ratio = -9.0, 9.0, 0.6180339887498949
+    (low, high), ratio = LOGITS, GOLDEN_RATIO
     cells_before = remaining()
     left = make(high - ratio * (high - low))
     f_left = value(left)
@@ -125,7 +135,7 @@ def _expm1(epsilon: float) -> float:
 
 
 def classical_mean(epsilon: float) -> float:
-    """Return eps (e^eps - 1), the bound on the mean privacy loss of an eps-DP mechanism that was used in 2010."""
+    """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises as `_expm1` does."""
     return epsilon * _expm1(epsilon)
 
 
@@ -135,7 +145,12 @@ def sharp_mean(epsilon: float) -> float:
 
 
 def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float]) -> float:
-    """Return the sum of the mean losses + sqrt(2 log(1/delta') sum eps^2), by the Azuma-Hoeffding inequality; delta' is `slack`."""
+    """Return the sum of the mean losses + sqrt(2 log(1/delta') sum eps^2), by the Azuma-Hoeffding inequality; delta' is `slack`.
+
+    It is rounded up. It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more.
+
+    Raises NotRepresentable as `mean` does.
+    """
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
     if math.isinf(largest):
         return math.inf

@@ -1,7 +1,7 @@
 """The analytic Gaussian accountant: a composition of Gaussians is one Gaussian, whose epsilon is exact.
 
 Consumes mu of each mechanism, which only unsampled Gaussian noise has. The squares of mu add up. Bounds: lower and upper. They differ by a
-rounding error. It needs delta > 0.
+rounding error. It needs delta > 0, unless no step loses any privacy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gaussian_sum
+
+MU_ROUNDING = 8e-16  # more than the relative rounding error of `gaussian_sum`, which is about 5e-16
 
 
 def together(steps: Steps, view: Callable[[Mechanism], float]) -> float:
@@ -36,6 +38,7 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
+        """Return mu of the composition, rounded to nearest. Raises as `views` does."""
         return together(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:
@@ -43,13 +46,15 @@ class AnalyticProfile(PrivacyProfile):
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
         require_positive(delta, "a Gaussian mechanism")
-        return Bound(gaussian_epsilon(mu * (1.0 + 8e-16), delta)[1], gaussian_epsilon(mu * (1.0 - 8e-16), delta)[0], {"mu": mu})
+        upper, lower = gaussian_epsilon(mu * (1.0 + MU_ROUNDING), delta)[1], gaussian_epsilon(mu * (1.0 - MU_ROUNDING), delta)[0]
+        return Bound(upper, lower, {"mu": mu})
 
     def delta(self, epsilon: float) -> Bound:
         mu = self.mu()
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
-        return Bound(gaussian_delta(mu * (1.0 + 8e-16), epsilon)[1], gaussian_delta(mu * (1.0 - 8e-16), epsilon)[0], {"mu": mu})
+        upper, lower = gaussian_delta(mu * (1.0 + MU_ROUNDING), epsilon)[1], gaussian_delta(mu * (1.0 - MU_ROUNDING), epsilon)[0]
+        return Bound(upper, lower, {"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return mu_shares(self.steps, lambda mechanism: mechanism.gdp())

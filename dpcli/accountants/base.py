@@ -38,7 +38,10 @@ class Bound:
 
 
 class PrivacyProfile:
-    """The functions epsilon(delta) and delta(epsilon) of one composition. Every value is an upper bound."""
+    """The functions epsilon(delta) and delta(epsilon) of one composition.
+
+    Each value is an upper bound, unless the accountant is unsound (`Accountant.sound`). Some profiles certify a lower bound too.
+    """
 
     __slots__ = ()
 
@@ -56,7 +59,7 @@ class PrivacyProfile:
         def excess(log_delta: float) -> float:
             return _epsilon_or_inf(self, math.exp(log_delta)) - epsilon
 
-        low = LOG_TINY
+        low = LOG_TINY  # the trial value before, at which epsilon(delta) was too large
         for log_delta in LOG_DELTAS:
             if excess(log_delta) <= 0.0:
                 return Bound(math.exp(bracket_root(excess, low, log_delta, rtol=1e-12)[1] if low < log_delta else log_delta))
@@ -75,7 +78,10 @@ class PrivacyProfile:
         return self
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Return each step's share of the quantity that this accountant adds up, at `delta`. The shares add up to 1, or are all 0."""
+        """Return each step's share of the quantity that this accountant adds up, at `delta`.
+
+        The shares add up to 1, or are all 0 if the quantity is 0. Raises NotRepresentable as `epsilon` does.
+        """
         raise InternalError(f"{type(self).__name__} has no shares")
 
 
@@ -163,9 +169,8 @@ class Failing(PrivacyProfile):
         bound = self.rest.epsilon(least)
         if bound.lower is None:
             return Bound(bound.upper, detail={**bound.detail, "failure": self.failure})
-        lower = self.rest.epsilon(
-            self.delta_of_rest(delta, 1)
-        ).lower  # that of `bound` may be too large at the delta that is really left
+        # The lower bound of `bound` may be too large, because `least` may be below the delta that is really left.
+        lower = self.rest.epsilon(self.delta_of_rest(delta, 1)).lower
         return Bound(bound.upper, None if lower is None else min(lower, bound.upper), bound.detail)
 
     def delta(self, epsilon: float) -> Bound:
@@ -191,14 +196,11 @@ def _largest(bounds: Iterable[Bound]) -> Bound:
 
 def compositions(steps: Steps) -> tuple[tuple[Steps, tuple[int, ...]], ...]:
     """Return each composition in which neighbours may differ, and how many of its steps stand for each of `steps`."""
-    choices = itertools.product(*(mechanism.cases() for mechanism, _ in steps))
-    return tuple(
-        (
-            tuple((part, n * count) for case, (_, count) in zip(chosen, steps, strict=True) for part, n in case),
-            tuple(len(case) for case in chosen),
-        )
-        for chosen in choices
-    )
+    result = []
+    for cases in itertools.product(*(mechanism.cases() for mechanism, _ in steps)):
+        composition = tuple((part, n * count) for case, (_, count) in zip(cases, steps, strict=True) for part, n in case)
+        result.append((composition, tuple(map(len, cases))))
+    return tuple(result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +356,10 @@ def checked(bound: Bound) -> Bound:
 
     An upper bound of inf means that nothing is known, and is not an error.
     """
+    if bound.upper == math.inf:
+        return bound
     values = [bound.upper] if bound.lower is None else [bound.upper, bound.lower, bound.upper - bound.lower]
-    if any(math.isnan(value) or value < 0.0 for value in values if not math.isinf(bound.upper)) or math.isnan(bound.upper):
+    if not all(value >= 0.0 for value in values):  # also if one of them is NaN
         raise InternalError(f"an accountant returned {bound}: this is a bug in dpcli, and no number")
     return bound
 

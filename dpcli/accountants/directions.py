@@ -52,15 +52,16 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
 
 
 def each_way(steps: Steps) -> tuple[Steps, ...]:
-    """Return compositions that each dominate this one. They differ in the mechanisms that are dominated in several ways."""
+    """Return compositions that each dominate this one. They differ in the mechanisms that are dominated in several ways.
+
+    A mechanism with fewer ways than another one keeps its last way in the remaining compositions.
+    """
     parts = tuple(part for mechanism, count in steps for part in parts_of(mechanism, count))
     number = max((len(mechanism.ways()) for mechanism, _ in parts), default=1)
     if number == 1:
         return (steps,)
-    return tuple(
-        tuple((ways[min(way, len(ways) - 1)], count) for ways, count in ((mechanism.ways(), count) for mechanism, count in parts))
-        for way in range(number)
-    )
+    ways_of_parts = [(mechanism.ways(), count) for mechanism, count in parts]
+    return tuple(tuple((ways[min(way, len(ways) - 1)], count) for ways, count in ways_of_parts) for way in range(number))
 
 
 def least(bound_of: Callable[[Steps], Bound], steps: Steps) -> Bound:

@@ -52,7 +52,11 @@ class ExactProfile(PrivacyProfile):
         return Bound(upper, lower, {} if math.isnan(tilt) else {"tilt": tilt})
 
     def _best(self, delta: float) -> tuple[float, float, float]:
-        """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter."""
+        """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter.
+
+        The tilt is NaN if no contour was needed. Raises NotRepresentable if delta is not in (0, 0.5], if the loss is infinite with a larger
+        probability than delta, or if the interval is wider than WIDE.
+        """
         require_positive(delta, "the contour integral")
         if delta > 0.5:
             raise NotRepresentable("it needs delta of at most 0.5")
@@ -101,7 +105,9 @@ class ExactProfile(PrivacyProfile):
 
 
 def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
-    """Return bounds on epsilon if delta is far below the probability of the largest loss; None otherwise.
+    """Return bounds on epsilon if delta is far below the probability of the largest loss.
+
+    Returns None if delta is not, if some loss is not a list of atoms, or if rounding would make the bounds too wide.
 
     delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0. The sum of stated epsilons is the sum of their decimals, so
     that a cap that they meet exactly is not exceeded.
@@ -147,13 +153,13 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> En
 
 def _is_total_variation_within(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> bool:
     """Return whether delta(0) is at most e^log_delta, because the steps' total variation distances add up to no more."""
-    total = 0.0
+    distance = 0.0
     with suppress(NotRepresentable):
         for loss, n in losses:
-            total += n * total_variation(loss) * (1.0 + 1e-14)  # the factor covers the rounding of a sum of FEW_PARTS terms
-            if _log(total) > log_delta:  # most often the first loss shows it, and the others need not be computed
+            distance += n * total_variation(loss) * (1.0 + 1e-14)  # the factor covers the rounding of a sum of FEW_PARTS terms
+            if _log(distance) > log_delta:  # most often the first loss shows it, and the others need not be computed
                 return False
-        return _log(total) <= log_delta  # false if the total is NaN
+        return _log(distance) <= log_delta  # false if the distance is NaN
     return False
 
 
@@ -165,6 +171,7 @@ def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:
 
 
 def _log(x: float) -> float:
+    """Return log x; -inf for x <= 0, and NaN for NaN."""
     return -math.inf if x <= 0.0 else math.log(x)  # NaN stays NaN, and is not taken for a small number
 
 
@@ -177,7 +184,8 @@ def is_single(losses: Losses) -> bool:
 def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tuple[float, float]:
     """Return (lower, upper) bounds on delta(epsilon) in one direction.
 
-    Chernoff's bound says where to place the contour. It is the upper bound if there is no contour.
+    A single step is computed from its tails. Otherwise Chernoff's bound says where to place the contour, and is the upper bound if that of
+    the contour is larger or missing. The lower bound is then 0 if there is no contour.
     """
     if is_single(losses):
         with suppress(NotRepresentable):
@@ -197,7 +205,7 @@ def _exp_up(x: float) -> float:
 
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:
-    """Return Chernoff's upper bound on log delta(epsilon)."""
+    """Return Chernoff's upper bound on log delta(epsilon). It is at most 0."""
     return min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
 
 

@@ -21,7 +21,10 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 def mu_of(mechanism: Mechanism) -> float:
     """Return mu of a mechanism: exact for a Gaussian, and sqrt(chi^2) with chi^2 = e^{K(1)} - 1 for any other.
 
-    The latter is the limit for many steps that each lose little. A chi^2 that underflows is replaced by the smallest positive number.
+    The latter is the limit for many steps that each lose little. A chi^2 that underflows is replaced by the smallest positive number. The
+    result is inf if K(1), the Renyi divergence of order 2, is 700 or more: e^K(1) is then near overflow.
+
+    Raises NotRepresentable if the mechanism has neither mu nor a Renyi curve.
     """
     if mechanism == Free():
         return 0.0

@@ -16,11 +16,13 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.closed.discrete_tails import MAX_COUNT, two_point_epsilon
 
+MAX_EPSILON = 300.0  # largest epsilon of a step; above it, basic composition is as good
+
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:
-    """Return the epsilon of the composition of randomised responses with the groups' epsilons, at delta' = `slack`.
+    """Return an upper bound on epsilon of the composition of randomised responses with the groups' epsilons, at delta' = `slack`.
 
-    Raises NotRepresentable if there are more than MAX_COUNT steps or if a step's epsilon is above 300.
+    Raises NotRepresentable if there are more than MAX_COUNT steps or if a step's epsilon is above MAX_EPSILON.
     """
     counts: dict[float, int] = {}
     for epsilon, _, count in groups:
@@ -28,7 +30,7 @@ def optimal_epsilon(groups: Groups, slack: float) -> float:
             counts[epsilon] = counts.get(epsilon, 0) + count
     if sum(counts.values()) > MAX_COUNT:
         raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition gives nearly the same")
-    if any(math.isinf(epsilon) or epsilon > 300.0 for epsilon in counts):
+    if any(math.isinf(epsilon) or epsilon > MAX_EPSILON for epsilon in counts):
         raise NotRepresentable("one step's epsilon is above 300; basic composition is as good there")
     return two_point_epsilon(tuple(sorted(counts.items())), slack)
 

@@ -20,7 +20,9 @@ from dpcli.numerics.orders import DEFAULT_PLACES, FEW_PLACES, FINE_PLACES, SHORT
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
 
-SEVERAL, MANY = 8, 500  # most different steps for which the search over orders starts at FINE_PLACES, and at DEFAULT_PLACES
+# With more different steps, each order costs more work, so the search over orders starts at fewer places.
+SEVERAL = 8  # most different steps for which the search starts at FINE_PLACES
+MANY = 500  # most different steps for which it starts at DEFAULT_PLACES; for more it starts at FEW_PLACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,19 @@ class RdpProfile(PrivacyProfile):
         return Bound(max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:
-        """Return (order, epsilon) with the smallest epsilon found at `delta`. Every order gives an upper bound."""
+        """Return (order, epsilon) with the smallest epsilon found at `delta`. Every order gives an upper bound.
+
+        Raises NotRepresentable if delta is 0 or if the divergence is infinite at every order.
+        """
         require_positive(delta, "RDP")
         steps, log_delta = merged(self.steps), math.log(delta)
-        curve, places = renyi_curve(steps), FINE_PLACES if len(steps) <= SEVERAL else DEFAULT_PLACES
-        grain, first = (1, places) if len(steps) <= MANY else (SHORT, FEW_PLACES)
+        curve, grain = renyi_curve(steps), 1
+        if len(steps) <= SEVERAL:
+            first = FINE_PLACES
+        elif len(steps) <= MANY:
+            first = DEFAULT_PLACES
+        else:
+            grain, first = SHORT, FEW_PLACES
         z, value = least_over_orders(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta), grain, first)
         if math.isinf(value):
             raise NotRepresentable("the Renyi divergence is infinite at every order")

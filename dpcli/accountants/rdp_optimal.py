@@ -16,6 +16,8 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
 from dpcli.numerics.roots import bracket_root
 
+# `optimal` is evaluated at 13 orders a, for which a - 1 is 0.1 to 1.5 times that of the best order of `balle`.
+ORDER_FACTORS = (0.1, 1.5, 13)
 DEEPER = 4.0  # step on the scale of log delta by which the search moves down from the delta of `balle`
 LOG_LEAST = -744.0  # logarithm of about the smallest positive floating-point number, where the search ends
 RTOL = 1e-5  # relative accuracy of log delta; it is coarse because each evaluation of epsilon at a delta costs much work
@@ -37,7 +39,7 @@ class OptimalRdpProfile(PrivacyProfile):
 
         order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
         curve = renyi_curve(merged(self.steps))
-        orders = 1.0 + (order - 1.0) * np.geomspace(0.1, 1.5, 13)
+        orders = 1.0 + (order - 1.0) * np.geomspace(*ORDER_FACTORS)
         epsilons = optimal(orders, curve.at(orders), math.log(delta))
         at = int(np.argmin(epsilons))
         return (float(orders[at]), float(epsilons[at])) if epsilons[at] < value else (order, value)

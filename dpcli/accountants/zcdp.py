@@ -10,6 +10,8 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, nor
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 
+ROUNDING = 1e-13  # relative increase of epsilon, which exceeds the rounding error of the conversion
+
 
 @dataclass(frozen=True, slots=True)
 class ZcdpProfile(PrivacyProfile):
@@ -24,7 +26,7 @@ class ZcdpProfile(PrivacyProfile):
     def epsilon(self, delta: float) -> Bound:
         rho = self.rho()
         require_positive(delta, "zCDP")
-        return Bound(zcdp_epsilon(rho, delta) * (1.0 + 1e-13), detail={"rho": rho})
+        return Bound(zcdp_epsilon(rho, delta) * (1.0 + ROUNDING), detail={"rho": rho})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return normalised(step_totals(self.steps, lambda mechanism: mechanism.zcdp()))

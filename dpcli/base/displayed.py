@@ -8,7 +8,10 @@ LONGEST_LINE = 160  # largest number of characters of the line in a result's `re
 
 
 class Displayed:
-    """A result with a short `repr` and a page in a notebook. The `repr` contains its `_line`. Neither shows passwords of ledgers."""
+    """The base class of results with a short `repr` and a page in a notebook.
+
+    The `repr` contains the `_line` of the result, which a subclass defines. Neither `repr` nor page may contain the password of a ledger.
+    """
 
     __slots__ = ()
 

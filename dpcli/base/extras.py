@@ -25,7 +25,7 @@ EXTRAS = {
 
 
 def require(*packages: str) -> None:
-    """Raise Unavailable if a package is not installed. Call this before anything is charged or written."""
+    """Raise Unavailable if a package among EXTRAS is not installed. Call this before anything is charged or written."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise Unavailable(_missing(package))

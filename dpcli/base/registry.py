@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dpcli.base.errors import InputError
@@ -100,7 +100,7 @@ def _metadata_folders() -> Iterator[str]:
 
 
 def _has_group(folder: str) -> bool:
-    """Check whether the metadata in a folder have the group of entry points."""
+    """Return whether the metadata in a folder have the group of entry points; False if there is no file that can be read."""
     try:
         with open(os.path.join(folder, "entry_points.txt"), "rb") as file:
             return b"[" + GROUP.encode() + b"]" in file.read()
@@ -108,8 +108,11 @@ def _has_group(folder: str) -> bool:
         return False
 
 
-def _merged(plugins: Iterable[Plugin]) -> Plugin:
-    """Return a plugin with the features of all plugins. Raises InputError if two plugins have a feature of the same name."""
+def _merged(plugins: Sequence[Plugin]) -> Plugin:
+    """Return a plugin with the features of all plugins. Of a feature that is no table, such as `entries`, the first plugin's is taken.
+
+    Raises InputError if two plugins have a feature of the same name in one table.
+    """
     merged: dict[str, Any] = {}
     for field, default in Plugin._field_defaults.items():
         values = [getattr(plugin, field) for plugin in plugins]

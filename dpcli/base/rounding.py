@@ -40,7 +40,7 @@ def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
 
 
 def percent_used(share: float) -> str:
-    """Return a share in percent, rounded up to a tenth. A stated 0.07 gives 7.0 %."""
+    """Return a share in percent, rounded up to a tenth, or to five significant digits below 1 %. A stated 0.07 gives 7.0 %."""
     return f"{up(Decimal(repr(share)) * 100, 1)} %"
 
 

@@ -7,6 +7,7 @@ numbers, without rounding, and round the result once, upwards.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
@@ -32,16 +33,19 @@ def stated(x: float) -> Fraction:
 
 
 def upward(exact: Fraction) -> float:
-    """Return the smallest float that represents a number of at least `exact`; inf if there is none."""
+    """Return the float nearest to `exact` if the number that it represents is at least `exact`, and otherwise the next larger float.
+
+    The result is inf if `exact` is above all finite floats, and the least finite float if it is below all.
+    """
     try:
         near = float(exact)
     except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+        return math.inf if exact > 0 else -sys.float_info.max
     return near if stated(near) >= exact else math.nextafter(near, math.inf)
 
 
 def quotient(numerator: float, denominator: float) -> float:
-    """Return the quotient of two stated numbers, rounded up."""
+    """Return the quotient of two stated finite numbers, rounded up. Raises ZeroDivisionError if the denominator is 0."""
     return upward(stated(numerator) / stated(denominator))
 
 

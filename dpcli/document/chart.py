@@ -31,8 +31,9 @@ SERIES = (Tone.MAIN, Tone.SECOND, Tone.THIRD, Tone.FOURTH, Tone.FIFTH)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis from `low` to `high`.
+    """An axis from `low` to `high`, which are positive on a log scale.
 
+    unit: unit of the numbers, for the title; "" if they have none.
     categories: labels of the positions 0, 1, 2, ...; empty if the axis has numbers.
     """
 
@@ -99,7 +100,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """Points without labels. A note of the chart explains them."""
+    """Points that the picture does not label. A note of the chart explains them, and `label` names them in the data."""
 
     label: str
     points: Points
@@ -172,18 +173,18 @@ class Grid:
 
     @property
     def columns(self) -> int:
-        """The number of columns."""
+        """The number of columns. Raises ValueError if the grid is empty."""
         columns = [square.column for square in self.squares] + [heading.column for heading in self.headings]
         return 1 + max(columns)
 
     @property
     def rows(self) -> int:
-        """The number of rows, including rows of headings."""
+        """The number of rows, including rows of headings. Raises ValueError if the grid is empty."""
         rows = [square.row for square in self.squares] + [heading.row for heading in self.headings]
         return 1 + max(rows)
 
     def step(self, value: float) -> int:
-        """Return the index of the last step that a value has reached."""
+        """Return the index of the last step that a value has reached; 0 if it has reached none."""
         reached = [index for index, (least, _) in enumerate(self.steps) if value >= least]
         return max(reached, default=0)
 
@@ -194,7 +195,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart.
+    """A chart. Raises InternalError if a point of it is not finite.
 
     Attributes:
         kind: Name of the chart on the command line.
@@ -228,7 +229,7 @@ class Chart:
                 )
 
     def places(self) -> Iterator[tuple[float, float]]:
-        """Yield every point of the picture."""
+        """Yield every point of the picture as (x, y). A square is (column, value), and its value is 0 if it has none."""
         for line in self.lines:
             yield from line.points
         for band in self.bands:
@@ -247,11 +248,11 @@ class Chart:
             yield square.column, square.value or 0.0
 
 
-SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis
+SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
-    """Return the ends of a log axis around positive values.
+    """Return the ends of a log axis around one or more positive values.
 
     The range is widened by the factor `room` at each end, and its ends differ by a factor of at least SMALLEST_RATIO.
     """

@@ -21,7 +21,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of text. Its numbers are already rounded in the safe direction.
+    """A table of text for readers. Whoever makes it has rounded its numbers in the safe direction.
 
     Attributes:
         title: Title of the table.
@@ -72,7 +72,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding that a CI system shows at a place in a file.
+    """A finding about a file, which a CI system can show at its place in the file.
 
     Attributes:
         path: Path of the file.
@@ -133,7 +133,7 @@ class Document:
         checks: Checks that passed or failed.
         total: The single number of the result, for scripts; None if there is none.
         exit_code: Exit code of the command.
-        records: JSON objects, one for each line of jsonl.
+        records: Objects for jsonl, one for each line. If there are none, jsonl shows `data` as its only line.
         title, passages, pictures: Title, passages and charts of a document that is read by itself, such as a page.
         marker: Word by which a bot finds its earlier comment.
         log: Lines for a log, in addition to the findings.
@@ -169,12 +169,16 @@ class Document:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value that JSON can represent. Infinities become the strings "inf" and "-inf", and NaN becomes null."""
+    """Return a value that JSON can represent.
+
+    Infinities become the strings "inf" and "-inf", and NaN becomes None. Keys become strings, and sequences become lists. In a string,
+    bytes of a path that are not valid text become escapes such as \\udcff. Any other value is returned unchanged.
+    """
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    if isinstance(value, str):  # a path may contain bytes that are not valid text
+    if isinstance(value, str):  # Python keeps the invalid bytes of a path as lone surrogates, which UTF-8 cannot encode
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
@@ -184,19 +188,30 @@ def jsonable(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """Return text from a file in which control characters, such as those of ANSI sequences, are written as escapes."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Return a text on one line in which every character that is not printable is written as a Python escape, such as \\x1b or \\n.
+
+    Line breaks, tabs, direction marks and all spaces except " " are not printable. The text of a file thus cannot control a terminal.
+    """
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def safe(text: str) -> str:
-    """Return a text with escaped control characters that no spreadsheet interprets as a formula."""
+    """Return a `visible` text, with an apostrophe in front if a spreadsheet would interpret it as a formula.
+
+    Such a text begins with =, + or @, or with - and something after it.
+    """
     text = visible(text)
     is_formula = text.startswith(("=", "+", "@")) or (text.startswith("-") and text != "-")
     return f"'{text}" if is_formula else text
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON. Only characters that control a terminal or are invisible are escaped."""
+    """Return a value as JSON, after `jsonable`.
+
+    Beyond what JSON requires, only characters that control a terminal or are invisible are escaped. Other characters need not be ASCII.
+
+    indent: spaces of each level; None for one line.
+    """
     import json
 
     text = json.dumps(jsonable(value), indent=indent, ensure_ascii=False)
@@ -211,10 +226,12 @@ Item = TypeVar("Item", covariant=True)
 
 
 class Walked(Sequence[Item]):
-    """A sequence that is too long for memory. Each iteration reads it anew, and access by index iterates up to the index.
+    """A sequence that is too long for memory.
+
+    Each iteration reads it anew. Access by index iterates up to the index, and a slice does so for each of its items.
 
     count: number of items.
-    walk: function that returns a new iterator over the items.
+    walk: function that returns a new iterator over exactly `count` items.
     """
 
     def __init__(self, count: int, walk: Callable[[], Iterator[Item]]) -> None:
@@ -239,20 +256,23 @@ class Walked(Sequence[Item]):
         return next(islice(self._walk(), index, None))
 
 
+# The message for a report that CI systems would read as a pass although no check was made.
 NOTHING_CHECKED = (
     "nothing was checked, and an empty report would look like a pass: state a [budget], or use dpcli gate --max-epsilon"
 )
 
 
 def with_verdict(document: Document, name: str, path: str = "") -> Document:
-    """Return a document for a format from which CI systems read a verdict.
+    """Return a document for a format from which CI systems read a verdict: its checks and findings agree with its exit code.
 
-    If the exit code is not 0, a failed check and an error finding are added, unless the document has such a check and such a finding.
+    A document with exit code 0 is returned unchanged. For any other exit code, the verdict becomes "fail" unless it is "unknown". A check
+    with an error is added if every check passed or is waived. An error finding is added if there is none that is not suppressed. Both give
+    the `reason` of the document.
 
     name: name of the command.
-    path: path of the file that the command read.
+    path: path of the file that the command read; "" if it read none.
 
-    Raises InputError if the exit code is 0 and nothing was checked.
+    Raises InputError if the exit code is 0 and the document has no checks.
     """
     if document.exit_code == 0:
         if not document.checks:
@@ -270,9 +290,14 @@ def with_verdict(document: Document, name: str, path: str = "") -> Document:
 
 
 def error_document(name: str, path: str, message: str, exit_code: int, findings: tuple[Finding, ...] = ()) -> Document:
-    """Return the document of a command that ended with an error and without a result.
+    """Return the document of a command that ended with an error and without a result. Its verdict is "unknown".
 
-    findings: the errors in the file, if their places are known.
+    The reason that it gives is the first error among the findings, with the number of further errors, or `message` if there is no error.
+
+    name: name of the command.
+    path: path of the file that the command read; "" if it read none.
+    message: message of the error; line breaks in it become spaces.
+    findings: findings in the file, if their places are known. If there are none, one finding with the reason is made.
     """
     errors = [finding for finding in findings if finding.level == "error"]
     why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
@@ -289,7 +314,8 @@ def error_document(name: str, path: str, message: str, exit_code: int, findings:
 def reason(document: Document) -> str:
     """Return the reason why the exit code is not 0, in one line.
 
-    The reason is the first error with its place, else the first failed check, else the reason that the document states.
+    The reason is the first error finding that is not suppressed, with its place. If there is none, it is the first check that failed and is
+    not waived. If there is none either, it is `why` of the document, or its headline. "(and n more)" counts further errors or checks.
     """
     errors = [_at(finding) for finding in document.findings if finding.level == "error" and finding.suppression is None]
     failed = [f"{check.name}: {check.message}" for check in document.checks if not check.passed and not check.waived]
@@ -298,10 +324,12 @@ def reason(document: Document) -> str:
 
 
 def _more(count: int) -> str:
+    """Return the number of reasons after the first, in words; "" if `count` is 1."""
     return f" (and {count - 1} more)" if count > 1 else ""
 
 
 def _at(finding: Finding) -> str:
+    """Return path:line:column: rule: message; only the path if the finding has no place in its file."""
     place = f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
     return f"{place}: {finding.rule}: {finding.message}"
 

@@ -1,4 +1,7 @@
-"""Arithmetic on the logarithms of probabilities, which neither underflow nor lose digits however small the probability is."""
+"""Arithmetic on the logarithms of probabilities. They do not underflow, and keep their digits however small the probability is.
+
+The first functions take a float. Those whose name ends in _array, and the others that are annotated so, work element by element.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,19 @@ from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+FAR = -20.0  # below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio
 SCALAR_ELEMENTS = 16  # largest array that is computed element by element, which is faster there than a call of array functions
+NEARLY_X = 36.0  # above this x, log(e^x - 1) differs from x by less than 3e-16
 FRACTION_FROM, FRACTION_TERMS = 3.0, 60  # the fraction's error falls with x and the number of terms; here it is below an ulp
-MILLS_TERMS = 10  # terms of the asymptotic series of Mills' ratio; below -20 the first omitted term is under 1e-17
+EXACT_RECORDS = 64  # largest number of records whose binomial probabilities are computed as ratios of integers
+MILLS_TERMS = 10  # terms of the asymptotic series of Mills' ratio; below FAR the first omitted term is under 1e-17
 
 
 def log1mexp(x: float) -> float:
     """Return log(1 - e^x) for x <= 0, accurate near 0 and for very negative x. It is -inf at 0."""
     if x >= 0.0:
         return -math.inf
+    # Both forms are right. Above -log 2, where e^x is over 1/2, expm1 keeps the digits of 1 - e^x; below, log1p keeps those of e^x.
     return math.log(-math.expm1(x)) if x > -0.6931471805599453 else math.log1p(-math.exp(x))
 
 
@@ -37,7 +44,7 @@ def log_add(a: float, b: float) -> float:
 
 def log_expm1(x: float) -> float:
     """Return log(e^x - 1) for x >= 0 without overflow. It is -inf at 0."""
-    if x > 36.0:
+    if x > NEARLY_X:
         return x + math.log1p(-math.exp(-x))
     return math.log(math.expm1(x)) if x > 0.0 else -math.inf
 
@@ -45,17 +52,17 @@ def log_expm1(x: float) -> float:
 def log_ndtr(x: float) -> float:
     """Return the logarithm of the standard normal distribution function, for any x.
 
-    Above -20 it uses the C library's erfc. Below -20 it uses ten terms of the asymptotic series of Mills' ratio, whose relative error is
-    smaller than the first omitted term and so under 1e-17.
+    Above FAR it uses the C library's erfc. Below, it uses the asymptotic series of Mills' ratio, whose relative error is smaller than the
+    first omitted term and so under 1e-17.
     """
     if x > 0.0:
         return math.log1p(-0.5 * math.erfc(x / _SQRT2))
-    if x > -20.0:
+    if x > FAR:
         return math.log(0.5 * math.erfc(-x / _SQRT2))
     if x == -math.inf:
         return -math.inf
     inverse, term, total = 1.0 / (x * x), 1.0, 0.0
-    for k in range(1, 11):
+    for k in range(1, MILLS_TERMS + 1):
         term *= -(2 * k - 1) * inverse
         total += term
     return -0.5 * x * x - _HALF_LOG_2PI - math.log(-x) + math.log1p(total)
@@ -64,9 +71,8 @@ def log_ndtr(x: float) -> float:
 def log_expm1_array(x: Array) -> Array:
     """Return log(e^x - 1) for x >= 0, element by element and without overflow. It is -inf at 0."""
     with np.errstate(divide="ignore"):
-        return np.where(x > 36.0, x, np.log(np.expm1(np.minimum(x, 36.0)))) + np.where(
-            x > 36.0, np.log1p(-np.exp(-np.maximum(x, 36.0))), 0.0
-        )
+        leading = np.where(x > NEARLY_X, x, np.log(np.expm1(np.minimum(x, NEARLY_X))))
+        return leading + np.where(x > NEARLY_X, np.log1p(-np.exp(-np.maximum(x, NEARLY_X))), 0.0)
 
 
 def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
@@ -97,7 +103,7 @@ def log_ndtr_array(x: Array) -> Array:
     if len(flat) <= SCALAR_ELEMENTS:
         return np.array([log_ndtr(value) for value in flat.tolist()]).reshape(np.shape(x))
     result = np.empty(len(flat))
-    far = flat < -20.0
+    far = flat < FAR
     near = flat[~far]
     result[~far] = _near_log_ndtr(near, _complement(near))
     result[far] = _far_log_ndtr(flat[far])
@@ -117,7 +123,7 @@ def log_normal_ends(x: Array) -> tuple[Array, Array]:
     ends = []
     for signed in (-flat, flat):
         result = _near_log_ndtr(signed, complement)
-        far = signed < -20.0
+        far = signed < FAR
         if far.any():
             result[far] = _far_log_ndtr(signed[far])
         ends.append(result.reshape(np.shape(x)))
@@ -152,13 +158,13 @@ def _complement(x: Array) -> Array:
 
 
 def _near_log_ndtr(x: Array, complement: Array) -> Array:
-    """Return the logarithm of the standard normal distribution function at x >= -20. complement: `_complement` of x."""
+    """Return the logarithm of the standard normal distribution function at x >= FAR. complement: `_complement` of x."""
     with np.errstate(divide="ignore"):
         return np.where(x > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
 
 
 def _far_log_ndtr(x: Array) -> Array:
-    """Return the logarithm of the standard normal distribution function at x < -20, by the series of Mills' ratio."""
+    """Return the logarithm of the standard normal distribution function at x < FAR, by the series of Mills' ratio."""
     with np.errstate(over="ignore"):
         square = x * x
     inverse, series = 1.0 / square, np.zeros_like(x)
@@ -168,17 +174,15 @@ def _far_log_ndtr(x: Array) -> Array:
 
 
 def log_normal(x: Any) -> Any:
-    """Return the logarithm of the standard normal density."""
-    return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
-
-
-EXACT_RECORDS = 64  # largest number of records whose probabilities are computed as ratios of integers
+    """Return the logarithm of the standard normal density at x, which may be a number or an array."""
+    return -0.5 * x * x - _HALF_LOG_2PI
 
 
 def log_binomial(records: int, rate: float) -> list[float]:
     """Return the logarithms of the Binomial(records, rate) probabilities of 0, ..., records, for rate in (0, 1).
 
-    For at most EXACT_RECORDS records they are computed from exact ratios of integers and are right to the last digit.
+    For at most EXACT_RECORDS records they are computed from exact ratios of integers. Their error is then a few rounding units of the
+    result or of 1, whichever is larger. For more records they are sums of log-gammas, which lose some digits to cancellation.
     """
     if records <= EXACT_RECORDS:
         part, total = rate.as_integer_ratio()
@@ -201,5 +205,5 @@ def _log_of_ratio(numerator: int, denominator: int) -> float:
 
 
 def log_factorials(most: int) -> Array:
-    """Return log k! for k = 0, ..., most."""
+    """Return log k! for k = 0, ..., most, as an array of shape (most + 1,)."""
     return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, most + 1)))))

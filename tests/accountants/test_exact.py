@@ -144,6 +144,15 @@ def test_contradictions_are_internal_errors(monkeypatch: pytest.MonkeyPatch) -> 
         account(dpcli.load(ROOT / "examples" / "mnist.toml"))
 
 
+def test_what_cannot_be_a_bound_is_an_internal_error() -> None:
+    from dpcli.accountants.base import Bound, checked
+
+    for bound in (Bound(-math.inf), Bound(-1.0), Bound(math.nan), Bound(1.0, 2.0), Bound(1.0, math.nan)):
+        with pytest.raises(InternalError, match="this is a bug"):
+            checked(bound)
+    assert checked(Bound(math.inf)) == Bound(math.inf)
+
+
 @pytest.mark.parametrize(("rate", "noise", "delta"), [(0.01, 1.0, 1e-6), (1e-6, 1.0, 1e-8), (0.9, 0.3, 1e-30), (0.1, 20.0, 1e-9)])
 def test_one_step_by_its_tails(rate: float, noise: float, delta: float) -> None:
     """Against the hockey stick of forty digits, in the worse direction."""

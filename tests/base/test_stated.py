@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -270,3 +271,4 @@ def test_sums_at_the_ends_of_what_a_float_holds() -> None:
     assert total([(1, 5e-324)]) == 5e-324
     assert quotient(1.0, 5e-324) == math.inf
     assert quotient(5e-324, 1e300) == 5e-324
+    assert difference(-1.7e308, 1.7e308) == -sys.float_info.max  # -inf would be rounded down

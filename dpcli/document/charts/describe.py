@@ -12,7 +12,10 @@ MOST = 5  # number of the largest values of a grid that are named
 
 
 def describe(chart: Chart) -> str:
-    """Return a description as sentences: subtitle, axes, ends of each line, labels of markers, bars and spans, and notes."""
+    """Return a description as sentences: subtitle, axes, ends of each line, labels of markers, bars and spans, and notes.
+
+    Bands and clouds are left out. Of a grid, it has the number of squares of each kind and the largest values, but no axes.
+    """
     if chart.grid is not None:
         return visible(". ".join((chart.subtitle, *_grid(chart.grid), *chart.notes)) + ".")
     parts = [

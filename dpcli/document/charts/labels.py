@@ -21,12 +21,12 @@ APART = 0.05  # smallest distance between the ends of two lines that are named a
 
 
 def text_width(text: str, size: float) -> float:
-    """Return an upper estimate of the width of a line of text in common sans-serif fonts."""
+    """Return an estimate of the width of a line of text, which is on the large side for Latin letters in common sans-serif fonts."""
     return sum(map(_character_width, text)) * size
 
 
 def _character_width(character: str) -> float:
-    """Return an upper estimate of the width of a character at font size 1."""
+    """Return the estimate of `text_width` for one character at font size 1."""
     if character in NARROW:
         return 0.40
     if character in WIDE:
@@ -35,7 +35,7 @@ def _character_width(character: str) -> float:
 
 
 def wrap(text: str, size: float, width: float) -> list[str]:
-    """Return the text in lines of at most `width`. It is broken between words, and a word that is too long is cut."""
+    """Return the text in lines of at most `width`, or of one character. It is broken between words, and a word that is too long is cut."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -84,7 +84,10 @@ class Box:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions within [low, high] that are at least `gap` apart, have the order of `wanted`, and are close to `wanted`."""
+    """Return positions within [low, high] that are at least `gap` apart, have the order of `wanted`, and are close to `wanted`.
+
+    If the interval is too short for all of them, the first ones are below `low`.
+    """
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     result = [0.0] * len(wanted)
     least = low
@@ -166,7 +169,10 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
 
 
 def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
-    """Return points along a polyline that are at most `step` apart. They represent the ink of the line."""
+    """Return points along a polyline that represent its ink. Neighbours are less than 2 `step` apart in each coordinate.
+
+    The last corner is left out. A polyline of fewer than two corners is returned as it is.
+    """
     result: list[Point] = []
     for (x0, y0), (x1, y1) in pairwise(points):
         parts = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / step))
@@ -202,7 +208,7 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
 
 
 Block = tuple[str, ...]  # lines of a label
-TRIED = 20  # number of positions for a label that are tried in each direction
+TRIED = 20  # positions for a label that are tried in each direction, if there are so many; at most about twice this number
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +271,7 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:
-    """Return whole multiples of `step` in [low, high]; only about TRIED of them if there are more."""
+    """Return whole multiples of `step` in [low, high]. If there are more than about 2 TRIED of them, some are skipped."""
     first, last = -int(-low // step), int(high // step)
     return [i * step for i in range(first, last + 1, max(1, (last - first) // TRIED))]
 

@@ -12,14 +12,8 @@ from dpcli.document.chart import Tone
 from dpcli.document.charts.labels import Point
 
 Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
-STEPS: tuple[Ink, ...] = (
-    "step0",
-    "step1",
-    "step2",
-    "step3",
-    "step4",
-    "step5",
-)  # from small to large values; larger values are darker on light paper
+# Colours of the squares of a grid, from small to large values. Larger values are darker on light paper, and lighter on dark paper.
+STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from typing import Any
 
 from dpcli.document.document import Document, jsonable, safe
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".csv",)
-NEEDS = frozenset({"records"})
-SHOWS = ("sheet",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".csv",)
+REQUIRED_FIELDS = frozenset({"records"})
+COMPLETE_FIELDS = ("sheet",)
 
 
 def render(document: Document) -> str:
-    """Return the sheet of a document as RFC 4180 csv with a header line.
+    """Return the sheet of a document as RFC 4180 csv with a header line. Without a sheet, its records or its JSON data are the rows.
 
     A text that a spreadsheet would interpret as a formula gets an apostrophe in front.
     """

@@ -1,11 +1,13 @@
-"""The properties of document formats. The module of each format states them as constants next to its function `render`.
+"""The properties of document formats, such as json or junit.
 
-NEEDS: fields that a document must have for this format.
-SHOWS: fields that the format shows completely; "failures" are failed checks.
-JUDGES: whether CI systems read a verdict from the format.
-ENDINGS: endings of paths that select the format.
-SCREEN: whether `render` takes a width and a switch for colours; by default false.
-APPENDED: whether the text is appended to a file; by default false.
+The module of each format has a function `render`, which returns the text of a document. Beside it, the module states these constants:
+
+REQUIRED_FIELDS: fields that the documents of a command must have, so that the format has something to show. Empty: every document.
+COMPLETE_FIELDS: fields from which the format leaves nothing out; "failures" are the failed checks.
+CI_READS_VERDICT: whether CI systems read the report as a verdict, so that an empty report would look like a pass.
+PATH_ENDINGS: endings of paths, in lower case, that select the format if the user names none.
+TAKES_WIDTH_AND_COLOR: whether `render` takes the width of the screen and a switch for colours; false if the module does not state it.
+IS_APPENDED: whether the text is appended to a file that may exist; false if the module does not state it.
 
 A module may also have a function `stream`, which yields the text of `render` in pieces.
 """
@@ -22,7 +24,7 @@ from dpcli.base.registry import FORMATS
 
 def renders(name: str, fields: Collection[str]) -> bool:
     """Return whether a format can show documents that have these fields."""
-    return set(_stated(name, "NEEDS")) <= set(fields)
+    return set(_stated(name, "REQUIRED_FIELDS")) <= set(fields)
 
 
 def renderable(fields: Collection[str]) -> tuple[str, ...]:
@@ -32,26 +34,26 @@ def renderable(fields: Collection[str]) -> tuple[str, ...]:
 
 def judges(name: str) -> bool:
     """Return whether CI systems would read an empty report in this format as a pass."""
-    return bool(_stated(name, "JUDGES"))
+    return bool(_stated(name, "CI_READS_VERDICT"))
 
 
 def format_of_path(path: str, names: Sequence[str]) -> str | None:
-    """Return the format among `names` that the ending of a path selects; None if it selects none."""
+    """Return the first format among `names` that the ending of a path selects, in any case; None if it selects none."""
     for name in names:
-        if path.lower().endswith(tuple(_stated(name, "ENDINGS"))):
+        if path.lower().endswith(tuple(_stated(name, "PATH_ENDINGS"))):
             return name
     return None
 
 
 def shows(name: str) -> tuple[str, ...]:
     """Return the fields of a document that a format shows completely."""
-    result: tuple[str, ...] = _stated(name, "SHOWS")
+    result: tuple[str, ...] = _stated(name, "COMPLETE_FIELDS")
     return result
 
 
 def for_screen(name: str) -> bool:
     """Return whether the `render` of a format takes a width and a switch for colours."""
-    return bool(getattr(_module(name), "SCREEN", False))
+    return bool(getattr(_module(name), "TAKES_WIDTH_AND_COLOR", False))
 
 
 def streams(name: str) -> Callable[..., Iterator[str]] | None:
@@ -61,12 +63,12 @@ def streams(name: str) -> Callable[..., Iterator[str]] | None:
 
 
 def appended(name: str) -> bool:
-    """Return whether the text of a format is appended to a file."""
-    return bool(getattr(_module(name), "APPENDED", False))
+    """Return whether the text of a format is appended to its file, and does not replace the content."""
+    return bool(getattr(_module(name), "IS_APPENDED", False))
 
 
-def _stated(name: str, what: str) -> Any:
-    return getattr(_module(name), what)
+def _stated(name: str, constant: str) -> Any:
+    return getattr(_module(name), constant)
 
 
 def _module(name: str) -> ModuleType:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import repository_path
 
-# Properties of the format, which facts.py explains.
-JUDGES = True
-ENDINGS = ()
-NEEDS = frozenset({"findings", "checks"})
-SHOWS = ("findings", "headline")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = True
+PATH_ENDINGS = ()
+REQUIRED_FIELDS = frozenset({"findings", "checks"})
+COMPLETE_FIELDS = ("findings", "headline")
+
+LEVELS = {"fail": "error", "unknown": "error", "warn": "warning"}  # level of the headline, by verdict; others follow the exit code
 
 
 def render(document: Document) -> str:
     """Return one line `::level file=...,line=...::message` for each finding, and a last line with the headline."""
-    level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(
-        document.verdict, "error" if document.exit_code else "notice"
-    )
+    level = LEVELS.get(document.verdict, "error" if document.exit_code else "notice")
     return "".join(map(_command, document.findings)) + f"::{level} title=dpcli::{_data(document.headline)}\n"
 
 

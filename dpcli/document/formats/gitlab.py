@@ -8,11 +8,11 @@ from typing import Any
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import fingerprints, repository_path
 
-# Properties of the format, which facts.py explains.
-JUDGES = True
-ENDINGS = ()
-NEEDS = frozenset({"findings", "checks"})
-SHOWS = ("findings",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = True
+PATH_ENDINGS = ()
+REQUIRED_FIELDS = frozenset({"findings", "checks"})
+COMPLETE_FIELDS = ("findings",)
 
 SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 

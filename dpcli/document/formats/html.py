@@ -84,11 +84,11 @@ thead{display:table-header-group}
 }"""
 
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".html", ".htm")
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("title", "headline", "passages", "tables", "notes")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".html", ".htm")
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 MANY = 8  # a list with more points is set in columns
 WORD = 24  # a longer word, such as a path, may be broken

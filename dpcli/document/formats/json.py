@@ -7,11 +7,11 @@ from typing import Any
 
 from dpcli.document.document import Document, json_text
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".json",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("data",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".json",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("data",)
 
 
 def render(document: Document) -> str:
@@ -20,7 +20,7 @@ def render(document: Document) -> str:
 
 
 def stream(document: Document) -> Iterator[str]:
-    """Yield the pieces of `render`."""
+    """Yield the pieces of `render`, for data that are not empty."""
     mark = "{"
     for name, value in document.data.items():
         yield f"{mark}\n  {json_text(str(name))}: "
@@ -30,6 +30,7 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _items(values: Sequence[Any]) -> Iterator[str]:
+    """Yield the pieces of a list that is not empty, which may be too long for memory."""
     mark = "["
     for value in values:
         yield f"{mark}\n    {_inside(value, 2)}"
@@ -38,4 +39,5 @@ def _items(values: Sequence[Any]) -> Iterator[str]:
 
 
 def _inside(value: Any, depth: int) -> str:
+    """Return a value as indented JSON, whose lines after the first are indented by `depth` further levels."""
     return json_text(value, indent=2).replace("\n", "\n" + "  " * depth)  # strings in JSON contain no line breaks

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, json_text
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".jsonl",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("records",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".jsonl",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("records",)
 
 
 def render(document: Document) -> str:

@@ -6,11 +6,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dpcli.document.document import Check, Document, visible
 
-# Properties of the format, which facts.py explains.
-JUDGES = True
-ENDINGS = (".xml",)
-NEEDS = frozenset({"checks"})
-SHOWS = ("checks",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = True
+PATH_ENDINGS = (".xml",)
+REQUIRED_FIELDS = frozenset({"checks"})
+COMPLETE_FIELDS = ("checks",)
 
 
 def render(document: Document) -> str:

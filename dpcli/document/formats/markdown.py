@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, Passage, Table, visible
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".md",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("title", "headline", "passages", "tables", "notes")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".md",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 
 def render(document: Document) -> str:
@@ -62,7 +62,10 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a text escaped so that Markdown shows it unchanged."""
+    """Return a `visible` text with escapes, so that Markdown gives no meaning to characters within a line.
+
+    Marks that have a meaning only at the start of a line, such as #, are not escaped.
+    """
     text = visible(text)
     for character in "\\`*_<>|[]~":
         text = text.replace(character, "\\" + character)

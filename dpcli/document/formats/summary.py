@@ -5,12 +5,12 @@ from __future__ import annotations
 from dpcli.document.document import Document
 from dpcli.document.formats.markdown import escape, table
 
-# Properties of the format, which facts.py explains.
-JUDGES = True
-APPENDED = True
-ENDINGS = ()
-NEEDS = frozenset({"checks"})
-SHOWS = ("headline", "failures", "tables", "notes")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = True
+IS_APPENDED = True
+PATH_ENDINGS = ()
+REQUIRED_FIELDS = frozenset({"checks"})
+COMPLETE_FIELDS = ("headline", "failures", "tables", "notes")
 
 WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}  # word before the headline, by verdict
 FAILURE_WORDS = (*WORDS.values(), "INVALID", "ERROR")  # no word is added to a headline that contains one of these

@@ -12,12 +12,12 @@ from dpcli.document.document import Document, Table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-SCREEN = True
-ENDINGS = ()
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("title", "headline", "passages", "tables", "notes")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+TAKES_WIDTH_AND_COLOR = True
+PATH_ENDINGS = ()
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 FOLDED = 12  # smallest width, in characters, of a column whose text may wrap
 PART = 256  # largest number of rows that rich lays out together
@@ -26,7 +26,10 @@ STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
-    """Return the document with tables of at most `width` characters, with ANSI colour codes if `color` is true."""
+    """Return the document with tables of `width` characters, or more where numbers need them.
+
+    color: whether the text has ANSI colour codes.
+    """
     return "".join(stream(document, width, color))
 
 
@@ -125,6 +128,7 @@ def _split_last_line(text: str) -> tuple[str, str]:
 def _grid_text(
     columns: Sequence[dict[str, Any]], rows: Sequence[tuple[str, ...]], flagged: frozenset[int], console: Console, head: bool = True
 ) -> str:
+    """Return the text of rows as a grid. `flagged` has the indices of the highlighted rows; `head` is false to omit the column names."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -161,6 +165,7 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
 
 
 def _longest(table: Table) -> list[int]:
+    """Return the number of characters of the longest cell of each column, including its name."""
     result = [len(visible(column)) for column in table.columns]
     for row in table.rows:
         result = [max(known, len(cell)) for known, cell in zip(result, row, strict=True)]

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from dpcli.document.document import Document, visible
+from dpcli.document.document import Document, Finding, visible
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = (".txt",)
-NEEDS: frozenset[str] = frozenset()
-SHOWS = ("findings", "log", "headline", "details")
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".txt",)
+REQUIRED_FIELDS: frozenset[str] = frozenset()
+COMPLETE_FIELDS = ("findings", "log", "headline", "details")
 
 
 def render(document: Document) -> str:
-    """Return the findings as `file:line:column: level rule: message`, followed by log lines, headline and details."""
+    """Return one line for each finding, followed by the lines of the log, the headline and the details."""
     return "".join(stream(document))
 
 
 def stream(document: Document) -> Iterator[str]:
     """Yield the pieces of `render`."""
-    lines = (f"{f.path}{f':{f.line}:{f.column}' if f.line else ''}: {f.level} {f.rule}: {f.message}" for f in document.findings)
-    for line in chain(lines, document.log, (document.headline,), document.details):
+    for line in chain(map(_line, document.findings), document.log, (document.headline,), document.details):
         yield visible(line) + "\n"
+
+
+def _line(finding: Finding) -> str:
+    """Return file:line:column: level rule: message. Line and column are left out if the finding has no place."""
+    place = f":{finding.line}:{finding.column}" if finding.line else ""
+    return f"{finding.path}{place}: {finding.level} {finding.rule}: {finding.message}"

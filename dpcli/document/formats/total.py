@@ -5,11 +5,11 @@ from __future__ import annotations
 from dpcli.base.errors import InputError
 from dpcli.document.document import Document
 
-# Properties of the format, which facts.py explains.
-JUDGES = False
-ENDINGS = ()
-NEEDS = frozenset({"total"})
-SHOWS = ("total",)
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = ()
+REQUIRED_FIELDS = frozenset({"total"})
+COMPLETE_FIELDS = ("total",)
 
 
 def render(document: Document) -> str:

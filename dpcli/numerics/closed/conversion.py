@@ -1,7 +1,7 @@
-"""Conversions from a Renyi curve to (epsilon, delta): one function for each published conversion. All results are upper bounds.
+"""Conversions from a Renyi curve to (epsilon, delta): one function for each published conversion.
 
-Each conversion takes the Renyi divergences D_a of a mechanism (`rdp`) at several orders a, and returns one bound for each order. The caller
-takes the least.
+Each conversion takes the Renyi divergences D_a of a mechanism in nats (`rdp`) at several orders a > 1, and returns one upper bound for each
+order, in an array of the same shape. The caller takes the least. Only `optimal` adds its rounding error; for the others the caller does.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def classic(orders: Array, rdp: Array, log_delta: float) -> Array:
 
 
 def balle_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
-    """Return log delta at `epsilon` for each order: the formula of `balle`, solved for log delta."""
+    """Return log delta at `epsilon` for each order: the formula of `balle`, solved for log delta. It may be above 0."""
     return (orders - 1.0) * (rdp - epsilon + np.log1p(-1.0 / orders)) - np.log(orders)
 
 
 def classic_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
-    """Return log delta at `epsilon` for each order: the formula of `classic`, solved for log delta."""
+    """Return log delta at `epsilon` for each order: the formula of `classic`, solved for log delta. It may be above 0."""
     return (orders - 1.0) * (rdp - epsilon)
 
 
@@ -52,7 +52,7 @@ def renyi_epsilon(above_one: float, rdp: float, log_delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return an upper bound on epsilon of rho-zCDP at `delta` in (0, 1).
+    """Return an upper bound on epsilon of rho-zCDP at `delta` in (0, 1), up to rounding; inf if rho is.
 
     It is `balle` at the best real order, for the divergences D_a = rho a. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010,
     Corollary 13.

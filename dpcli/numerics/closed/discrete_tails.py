@@ -118,10 +118,12 @@ def log_binomial_tail(trials: int, rate: Fraction, least: int) -> float:
 def log_binomial_term(trials: int, rate: Fraction, count: int) -> float:
     """Return a lower bound on log P(Binomial(trials, rate) = count), for 0 <= count <= trials and rate in (0, 1).
 
-    It is too small by Stirling's factor (`log_binomial_tail`), or by at most 1e-8 up to FEW trials.
+    It is too small by Stirling's factor (`log_binomial_tail`), or by at most 1e-8 up to FEW trials. For a count of 0 or `trials` the error
+    is only rounding.
     """
     if count in (0, trials):
-        return (trials * (math.log1p(-float(rate)) if count == 0 else math.log(rate))) * (1.0 + 1e-13)
+        log_each = math.log1p(-float(rate)) if count == 0 else math.log(rate)
+        return (trials * log_each) * (1.0 + 1e-13)
     if trials <= FEW:
         log_factorial = log_factorials(trials)
         log_count = float(log_factorial[trials] - log_factorial[count] - log_factorial[trials - count])

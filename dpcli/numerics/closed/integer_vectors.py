@@ -49,7 +49,10 @@ def largest_shifts(squared: int, most: int, total: int, dimension: int) -> tuple
 
     Returns:
         Vectors of positive coordinates in decreasing order. Sort the absolute values of any vector within the bounds in decreasing order:
-        then some returned vector is at least as large in each coordinate. Raises TooManyShifts.
+        then some returned vector is at least as large in each coordinate.
+
+    Raises:
+        TooManyShifts: There are more than MOST_EXAMINED candidates.
     """
     maximal = []
     for examined, shift in enumerate(_candidates(min(math.isqrt(squared), most), squared, total, dimension)):

@@ -17,7 +17,7 @@ from dpcli.numerics.roots import bracket_root, expand_until
 from dpcli.numerics.work import spend
 
 PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this
-LEAST = 1e-6  # smallest ratio of noise to sensitivity that the search for the analytic noise tries
+LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
@@ -34,12 +34,13 @@ def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
 def gaussian_sum(parts: list[tuple[int, float]]) -> float:
     """Return the mu of a composition of Gaussians, given as pairs (count, mu): the root of the sum of count mu^2.
 
-    The sum is computed in units of the largest mu, so that no square overflows or vanishes.
+    The result has a few rounding errors. It is 0 for no parts, and inf if one mu is. The sum is computed in units of the largest mu, so
+    that no square overflows or vanishes.
     """
     largest = max((mu for _, mu in parts), default=0.0)
-    return (
-        largest * math.sqrt(math.fsum(count * (mu / largest) ** 2 for count, mu in parts)) if 0.0 < largest < math.inf else largest
-    )
+    if not 0.0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(math.fsum(count * (mu / largest) ** 2 for count, mu in parts))
 
 
 def total_variation(mu: float) -> float:
@@ -128,7 +129,10 @@ def classical_sigma(epsilon: float, delta: float) -> float:
 
 
 def analytic_sigma(epsilon: float, delta: float) -> float:
-    """Return the least noise over the sensitivity that is (epsilon, delta)-DP: an upper bound, tight up to rounding; delta in (0, 1)."""
+    """Return the least noise over the sensitivity that is (epsilon, delta)-DP, for delta in (0, 1).
+
+    It is an upper bound, and tight up to rounding unless it is LEAST.
+    """
 
     def excess(sigma: float) -> float:
         return gaussian_delta(1.0 / sigma, epsilon)[1] - delta

@@ -72,6 +72,9 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
 
     Args:
         coefficients: the first column up to its last nonzero entry, non-negative and non-increasing.
+        steps: the number n of steps, which is the size of the encoder.
+        separation: the least distance b between two participations of a record, in steps.
+        participations: the largest number k of participations of a record.
 
     The sensitivity is the norm of the sum of columns 0, b, 2b, ..., because the worst pattern is the densest one from the start. The inner
     product of columns i < j is sum_s c_s c_{s+j-i} over s < n - j, which falls with j and with j - i, and participation l is at step l b

@@ -84,7 +84,7 @@ def pointwise_epsilon(epsilons: Array, deltas: Array, probability: float) -> flo
 def gaussian_above(epsilons: Array, deltas: Array) -> float:
     """Return the smallest mu, rounded up, at which a mu-Gaussian's delta is at least `deltas` at each of `epsilons`.
 
-    It is inf if one of the deltas is 1.
+    It is 0 if no delta is positive. It is inf if one of the deltas is 1, or if it would exceed 1 / SMALLEST_MU.
     """
     largest = 0.0
     for epsilon, delta in zip(epsilons.tolist(), deltas.tolist(), strict=True):
@@ -125,11 +125,10 @@ def laplace_missed(epsilon: float, alphas: Array) -> Array:
     a = 1/2, where the threshold is between the two counts. It is e^-epsilon (1 - a) beyond, where the threshold is below n. Dong, Roth and
     Su 2022, arXiv:1905.02383, give the curve for any noise of this kind.
     """
-    last = 0.5 * math.exp(-epsilon)
+    last = 0.5 * math.exp(-epsilon)  # the largest rate of the first piece
     few = 1.0 - np.minimum(alphas, last) / (2.0 * last)
-    return np.where(
-        alphas <= last, few + 0.0, np.where(alphas <= 0.5, last / (2.0 * np.maximum(alphas, last)), 2.0 * last * (1.0 - alphas))
-    )
+    middle = last / (2.0 * np.maximum(alphas, last))
+    return np.where(alphas <= last, few + 0.0, np.where(alphas <= 0.5, middle, 2.0 * last * (1.0 - alphas)))
 
 
 def laplace_advantage(epsilon: float) -> float:

@@ -71,7 +71,7 @@ def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> Non
 def test_a_path_alone_means_the_format_of_its_ending(words: tuple[str, ...]) -> None:
     own = own_formats(words)
     for name in FORMATS:
-        for ending in load(f"{FORMATS[name].partition(':')[0]}:ENDINGS"):
+        for ending in load(f"{FORMATS[name].partition(':')[0]}:PATH_ENDINGS"):
             assert format_of_path(f"X{ending.upper()}", own) == (name if name in own else None)
             assert parsed(words, "-o", f"x{ending}") == (name in own)
     assert not parsed(words, "-o", "x.pdf")
