@@ -21,15 +21,7 @@ from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, S
 from dpcli.cli.printing import show, standard_error
 
 # The keys of `ENDINGS` in dpcli.release.engines.source_files. A test compares the two.
-DATA_ENDINGS = (
-    ".csv",
-    ".csv.gz",
-    ".tsv",
-    ".tsv.gz",
-    ".parquet",
-    ".duckdb",
-    ".db",
-)
+DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")
 DATABASE = b"SQLite format 3\0"  # the first bytes of every SQLite database, such as a ledger
 DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # endings of the files that SQLite may keep for a database
 PROTECTED = "dpcli.kept"  # key of the protected paths in the metadata of the Click context
