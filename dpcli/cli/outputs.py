@@ -1,6 +1,6 @@
 """The files that a command writes, and checks that no output replaces an input, private data or a ledger.
 
-The checks are made before anything is charged.
+`require_writable` makes all checks. dpcli release calls it before it charges a ledger, so that it is not charged for an output that fails.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, SECTIONS, TAKEN_FOR_DATA
 from dpcli.cli.printing import show, standard_error
 
-DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")  # as in dpcli.release.engines.files
+# The keys of `ENDINGS` in dpcli.release.engines.source_files. A test compares the two.
+DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")
 DATABASE = b"SQLite format 3\0"  # the first bytes of every SQLite database, such as a ledger
 DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # endings of the files that SQLite may keep for a database
 PROTECTED = "dpcli.kept"  # key of the protected paths in the metadata of the Click context
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters of commands that name outputs
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})
 SCHEDULE_TABLE = "run"  # the tables [[run]] of a schedule name pipeline files
+# A text in single or double quotes. It finds the paths in a pipeline file that has errors.
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
 LARGEST_HINTED_DELTA = 1e-6  # largest delta that a hint suggests; for datasets of 10^5 records or more it is smaller
+# The chart format for each ending of a picture. `picture.py` takes the first ending that fits, so .vl.json stands before .json.
 PICTURE_ENDINGS = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
 PICTURES_ALONE = (".svg", ".png", ".vl.json")  # endings of pictures that are not endings of documents
 
@@ -44,7 +47,7 @@ def as_picture(output: str) -> str | None:
 
 
 def split_pictures(outputs: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the pictures and the documents among outputs."""
+    """Return the pictures and the documents among outputs, each as the user wrote it."""
     pictures = tuple(output for output in outputs if as_picture(output))
     return pictures, tuple(output for output in outputs if output not in pictures)
 
@@ -61,7 +64,7 @@ def has_protected() -> bool:
 
 
 def may_be_data(path: str) -> bool:
-    """Return whether an existing file may be data of a release, judged by its name or by that of its target if it is a link."""
+    """Return whether a path exists and may be data of a release, judged by its name or, for a link, also by the name of its target."""
     has_name_of_data = any(name.lower().endswith(DATA_ENDINGS) for name in (path, os.path.realpath(path)))
     return has_name_of_data and os.path.lexists(path)
 
@@ -95,7 +98,10 @@ def same_file(path: str, other: str) -> bool:
 
 
 def inputs() -> Iterator[str]:
-    """Yield each text among the arguments of the command except outputs: files, a ledger, a policy, a baseline."""
+    """Yield each text among the arguments and options of the running command, except those of `NO_INPUTS`.
+
+    Many of these texts are paths of inputs: files, a ledger, a policy or a baseline.
+    """
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.params.get(parameter.name or "")
@@ -128,7 +134,7 @@ def ledger_files(ledger: str) -> tuple[str, ...]:
 
 
 def require_writable(paths: Iterable[str]) -> None:
-    """Raise InputError for the first output that cannot be written or must not be replaced."""
+    """Raise InputError for the first output that cannot be written or must not be replaced. Requires a running command."""
     for path in paths:
         require_no_input(path, inputs())
         require_free(path)
@@ -155,7 +161,11 @@ def _input_names(given: str, path: str) -> bool:
 
 
 def _tables(given: str) -> Mapping[str, Any]:
-    """Return the tables of an input that may name files. For a pipeline file with errors, return every quoted text in it."""
+    """Return the tables of an input file that may name other files.
+
+    For a pipeline file with errors, the result is one list of all quoted texts in it. For an input that cannot be read or is no pipeline
+    file, the result is empty.
+    """
     from dpcli.file.pipeline.read import toml_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import read_again
@@ -244,7 +254,10 @@ def write_new_pipeline(path: str | None, text: str) -> None:
 
 
 def _delta_flag(text: str) -> str:
-    """Return the flag --delta for `dpcli account` if the file states no delta, with a suitable value; else ""."""
+    """Return the flag --delta for `dpcli account`, with a leading space, if the file states no delta; else "".
+
+    The value is the largest power of ten that is at most a tenth of 1 / dataset_size, and at most `LARGEST_HINTED_DELTA`.
+    """
     import tomli
 
     tables = tomli.loads(text)
@@ -259,5 +272,6 @@ def _delta_flag(text: str) -> str:
 
 
 def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the table of this name; an empty table if there is none."""
     value = tables.get(name)
     return value if isinstance(value, dict) else {}

@@ -118,7 +118,7 @@ class ApiClient:
             path: Path below the root, or a full address on the same server.
 
         Raises:
-            InputError: If there is no answer, or the answer is an error or not JSON.
+            InputError: There is no answer, the answer is an error or not JSON, or the server asks to wait too long.
         """
         address = (path if "://" in path else self.root + path) + (f"?{urlencode(query)}" if query else "")
         request = urllib.request.Request(
@@ -148,7 +148,7 @@ class ApiClient:
             raise InputError(f"{where}: expected JSON, found {self._line(repr(plain[:LONGEST_EXCERPT]))}") from None
 
     def _answer(self, where: str, request: urllib.request.Request) -> bytes:
-        """Return the body of an answer. Raises InputError if it is a refusal."""
+        """Return the body of an answer. Raises InputError if it is a refusal, and AskedToWait if the server asks for a later attempt."""
         try:
             with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.patience) as answer:
                 return bytes(answer.read())
@@ -157,6 +157,7 @@ class ApiClient:
             raise (InputError(refusal) if seconds is None else AskedToWait(refusal, seconds)) from None
 
     def _refusal(self, where: str, error: urllib.error.HTTPError) -> str:
+        """Return the message about a refusal: its status code, the server's message if there is one, and advice about the token."""
         with error:
             try:
                 body = json.loads(error.read())

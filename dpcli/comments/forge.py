@@ -17,7 +17,7 @@ from dpcli.file.toml.limits import read_head
 
 UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing rises"]
 PER_PAGE = 20  # number of comments on a page of an answer
-MOST_PAGES = 1_000  # these have more comments than either forge allows
+MOST_PAGES = 1_000  # these pages have more comments than either forge allows, so that a server without an empty page is noticed
 LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
 KIND_NAMES: dict[type, str] = {
     dict: "a JSON object",
@@ -69,6 +69,7 @@ class Forge:
     query: Mapping[str, str] = field(default_factory=dict)
 
     def author(self) -> str | int:
+        """Return the identity of the token's owner."""
         return self.whoami(self.client)
 
     def comments(self) -> Iterator[PostedComment]:
@@ -83,27 +84,34 @@ class Forge:
         raise InputError(f"{where}: expected at most {MOST_PAGES:,} pages of comments, found more")
 
     def create(self, body: str) -> None:
+        """Write a new comment."""
         self.client.call("POST", self.path, {"body": body})
 
     def replace(self, comment: PostedComment, body: str) -> None:
+        """Replace the text of a comment."""
         self.client.call(self.replacing, f"{self.items}/{comment.number}", {"body": body})
 
     def remove(self, comment: PostedComment) -> None:
+        """Delete a comment."""
         self.client.call("DELETE", f"{self.items}/{comment.number}")
 
     def _read(self, answer: Any, where: str) -> PostedComment:
+        """Return a comment from its JSON. Raises InputError if the JSON has another form."""
         stated = expect(answer, dict, "a comment", where)
-        who, body = stated.get(self.writer), stated.get("body")
-        name = "author of a comment"
-        return PostedComment(
-            expect(stated.get("id"), int, "id of a comment", where),
-            None if who is None else expect(expect(who, dict, name, where).get(self.identity), self.kind, name, where),
-            "" if body is None else expect(body, str, "body of a comment", where),
-        )
+        number = expect(stated.get("id"), int, "id of a comment", where)
+        writer, body = stated.get(self.writer), stated.get("body")
+        author = None
+        if writer is not None:
+            name = "author of a comment"
+            author = expect(expect(writer, dict, name, where).get(self.identity), self.kind, name, where)
+        return PostedComment(number, author, "" if body is None else expect(body, str, "body of a comment", where))
 
 
 def expect(value: Any, kind: type[T], what: str, where: str) -> T:
-    """Return a part of an answer. Raises InputError if it has another type. `what` and `where` name it in the message."""
+    """Return a part of an answer. Raises InputError unless it has the type `kind`. `what` and `where` name the part in the message.
+
+    True and False are refused for every type, as they are numbers in Python.
+    """
     if not isinstance(value, kind) or isinstance(value, bool):
         other = KIND_NAMES.get(type(value), "nothing")
         raise InputError(f"{where}: {what}: expected {KIND_NAMES[kind]} in the server's answer, found {other}")
@@ -113,7 +121,10 @@ def expect(value: Any, kind: type[T], what: str, where: str) -> T:
 def github_pull(
     repository: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = ignore_wait
 ) -> Forge:
-    """Return the pull request of a GitHub workflow, from flags or the environment. Raises InputError if neither has a value."""
+    """Return the pull request of a GitHub workflow, from flags or the environment.
+
+    Raises InputError if a value is missing or invalid, or if GITHUB_TOKEN has no token.
+    """
     name = _either("--repository", repository, "GITHUB_REPOSITORY")
     if not _REPOSITORY.fullmatch(name) or set(name.split("/")) & {".", ".."}:
         raise InputError(f"--repository: expected OWNER/NAME, found {name!r}")
@@ -137,7 +148,10 @@ def _github_login(client: ApiClient) -> str:
 
 
 def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = ignore_wait) -> Forge:
-    """Return the merge request of a GitLab pipeline, from flags or the environment. Raises InputError if neither has a value."""
+    """Return the merge request of a GitLab pipeline, from flags or the environment.
+
+    Raises InputError if a value is missing or invalid, or if neither GITLAB_TOKEN nor CI_JOB_TOKEN has a token.
+    """
     name = _either("--project", project, "CI_MERGE_REQUEST_PROJECT_ID")
     if not _PROJECT.fullmatch(name):
         raise InputError(f"--project: expected a number or a path such as GROUP/NAME, found {name!r}")
@@ -158,22 +172,22 @@ def gitlab_merge(project: str | None, number: int | None, api: str | None, patie
 
 
 def _gitlab_user(client: ApiClient) -> int:
+    """Return the user of a project, group or personal access token."""
     where = f"GET {client.root}/user"
-    return expect(
-        expect(client.call("GET", "/user"), dict, "the token's owner", where).get("id"), int, "id of the token's owner", where
-    )
+    user = expect(client.call("GET", "/user"), dict, "the token's owner", where)
+    return expect(user.get("id"), int, "id of the token's owner", where)
 
 
 def _gitlab_job_owner(client: ApiClient) -> int:
     """Return the user of a CI job's token. With such a token the API shows only the job."""
     where = f"GET {client.root}/job"
-    user = expect(
-        expect(client.call("GET", "/job"), dict, "the token's owner", where).get("user"), dict, "the user of the job", where
-    )
+    job = expect(client.call("GET", "/job"), dict, "the token's owner", where)
+    user = expect(job.get("user"), dict, "the user of the job", where)
     return expect(user.get("id"), int, "id of the token's owner", where)
 
 
 def _either(flag: str, value: str | None, variable: str) -> str:
+    """Return the value of a flag or else of an environment variable. Raises InputError if both are missing or empty."""
     stated = value or os.environ.get(variable)
     if not stated:
         raise InputError(f"expected {flag}, or {variable} in the environment, found neither")
@@ -181,6 +195,7 @@ def _either(flag: str, value: str | None, variable: str) -> str:
 
 
 def _token(variable: str, header: str, prefix: str = "") -> SecretToken:
+    """Return the token in an environment variable. Raises InputError if there is none, or if it cannot stand in a header."""
     value = os.environ.get(variable, "").strip()
     if not value:
         raise InputError(f"the variable {variable} has no token")
@@ -190,7 +205,10 @@ def _token(variable: str, header: str, prefix: str = "") -> SecretToken:
 
 
 def _number_of_event() -> int:
-    """Return the pull request's number, from the ref of the checkout, or from the event that started the workflow."""
+    """Return the pull request's number, from the ref of the checkout, or from the event that started the workflow.
+
+    Raises InputError if neither names a pull request, or if the event is not JSON.
+    """
     ref = re.fullmatch(r"refs/pull/([0-9]+)/(merge|head)", os.environ.get("GITHUB_REF", ""))
     if ref:
         return _positive(ref[1], "GITHUB_REF")
@@ -209,6 +227,7 @@ def _number_of_event() -> int:
 
 
 def _positive(text: str, variable: str) -> int:
+    """Return a number of at most 18 digits that is at least 1. Raises InputError for any other text, with the variable it came from."""
     if not re.fullmatch(r"[1-9][0-9]{0,17}", text):
         raise InputError(f"{variable}: expected the number of a pull request, found {text!r}")
     return int(text)
@@ -227,8 +246,9 @@ def marker(name: str | None) -> str:
 def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> UpdateResult:
     """Replace the text of the comment with this marker, or write a new comment if there is none but there is news.
 
-    Only comments by the token's owner are considered. If two jobs at the same time wrote several, the oldest is kept. Raises InputError as
-    the forge does.
+    Only comments by the token's owner are considered. If two jobs at the same time wrote several such comments, the oldest is kept and the
+    others are deleted. Texts that differ only in white space count as equal, as a server may change line breaks. Raises InputError as the
+    forge does.
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
     author = forge.author() if marked else None
@@ -240,7 +260,7 @@ def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Update
         forge.create(text)
         return "written"
     first, *others = own
-    same = first.body.split() == text.split()  # A server may change line breaks.
+    same = first.body.split() == text.split()
     if not same:
         forge.replace(first, text)
     for other in others:

@@ -86,8 +86,14 @@ class Requirement:
 
         An unreadable condition counts as not met. A pre-release counts as its release.
         """
-        conditions = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
-        return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
+        for text in self.conditions.split(",") if self.conditions else ():
+            condition = _CONDITION.fullmatch(text)
+            if condition is None:
+                return False
+            comparison, limit = COMPARISONS[condition[1]], condition[2]
+            if not comparison(_numbers(version), _numbers(limit)):
+                return False
+        return True
 
 
 def requirements_of_dpcli() -> Iterator[Requirement]:
@@ -121,6 +127,9 @@ def examine(ledger: str | None = None) -> tuple[Fact, ...]:
 
     Args:
         ledger: Existing or planned ledger whose folder is examined; None to examine the current directory.
+
+    Raises:
+        InputError: The folder of the ledger does not exist.
     """
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
@@ -186,7 +195,7 @@ def _clock() -> Iterator[Fact]:
 
 
 def _git() -> Fact:
-    """Return a fact about git."""
+    """Return a fact about git. Its verdict is "absent" without git, as most commands do not need it."""
     path = shutil.which("git")
     if path is None:
         return Fact("git", "not found", "absent", "only gate --base-ref needs it")

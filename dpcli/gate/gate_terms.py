@@ -101,7 +101,7 @@ def checked_terms(
 ) -> GateTerms:
     """Return the terms that the flags state.
 
-    Raises InputError if a value is out of range, if a flag needs another flag, or if a certificate cannot be read.
+    Raises InputError if a value is out of range, if a flag needs or excludes another, or if the policy or a certificate cannot be read.
     """
     caps = Caps(
         _within("--max-epsilon", max_epsilon, POSITIVE),
@@ -140,12 +140,14 @@ def checked_terms(
 
 
 def _within(flag: str, value: float | None, rule: Constraint) -> float | None:
+    """Return the value of a flag; None if it is not given. Raises InputError if it is not finite or breaks the rule."""
     if value is not None and not (math.isfinite(value) and rule.holds(value)):
         raise InputError(f"{flag}: expected {rule.text}, found {value!r}")
     return value
 
 
 def _horizon(runs: int | None, epsilon: float | None) -> Horizon | None:
+    """Return the horizon of --horizon and --horizon-epsilon; None without them. Raises InputError for one alone or an invalid value."""
     if (runs is None) != (epsilon is None):
         raise InputError("--horizon, --horizon-epsilon: expected both, found one")
     if runs is None or epsilon is None:
@@ -156,6 +158,7 @@ def _horizon(runs: int | None, epsilon: float | None) -> Horizon | None:
 
 
 def _day(text: str | None) -> datetime.date:
+    """Return the day of --as-of, or today in UTC without the flag. Raises InputError if the text is not a date."""
     if text is None:
         return datetime.datetime.now(datetime.UTC).date()
     try:

@@ -23,9 +23,9 @@ from dpcli.file.pipeline.model import Budget, Entry, Pipeline
 from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
-from dpcli.gate.bases import Changed, changed_terms, horizon_change, planned_runs, promised_delta
 from dpcli.gate.caps import BUDGET, POLICY, BindingCap, CapSource, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
+from dpcli.gate.term_changes import Changed, changed_terms, horizon_change, planned_runs, promised_delta
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.command import holds, work_tree
 

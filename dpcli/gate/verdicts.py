@@ -1,6 +1,7 @@
-"""The verdicts of the gate on conditions, files and sums.
+"""The verdicts of the gate on conditions, files and sums, as immutable records.
 
-The verdict on a file is the worst verdict of its conditions. The verdict "unknown" never passes.
+A condition is one requirement of a file, such as a cap. The verdict on a file is the worst verdict of its conditions. The verdict "unknown"
+means that the gate cannot decide, for example as no finite epsilon is certified. It never passes.
 """
 
 from __future__ import annotations
@@ -111,9 +112,9 @@ class Base:
 
     Attributes:
         epsilon, delta: The guarantee.
-        statement: The keys that determine the meaning of the guarantee, such as the unit, with their values.
-        terms: The caps and other terms of the file (`bases.terms_of`).
-        standings: The type of each mechanism and the evidence for its cost (`claims.standings_of`).
+        statement: What the guarantee means: the unit, the adjacency and the delta, for example (`difference.statement_of`).
+        terms: What the file promises: every key of [privacy], [budget] and [gate], such as `budget.epsilon` (`term_changes.terms_of`).
+        standings: How well each cost is supported: the type and the evidence of each mechanism, by its name (`claims.standings_of`).
         waivers: The waivers of the file (`bases.waiver_data`).
         horizon: The planned runs and their cap; None without a horizon.
         account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
@@ -223,7 +224,8 @@ def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
     return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"
 
 
-# For each condition, its title and an explanation. The explanation states what the condition requires, or which change it reports.
+# For each condition, its title and an explanation, which reports and dpcli-gate(7) print. The explanation of a condition that can fail
+# states the requirement. The explanation of a condition that only reports a change states the change.
 CONDITIONS: dict[str, tuple[str, str]] = {
     "budget": (
         "cap on epsilon",

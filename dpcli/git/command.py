@@ -39,7 +39,7 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
         env={**environment, "LC_ALL": "C", "LANGUAGE": "C"},
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=60,  # seconds, after which a gate in CI should fail and not hang
     )
 
 
@@ -136,7 +136,7 @@ def git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Complete
 
 
 def list_entries(folder: str, *arguments: str) -> list[bytes]:
-    """Return the entries, each ended by a NUL, that a git command lists. Raises InputError if git cannot list all of them."""
+    """Return the entries that a git command lists, without the NUL that ends each of them. Raises InputError if git fails."""
     answer = git(folder, *arguments)
     if answer.returncode != 0:
         raise InputError(f"--base-ref: git cannot list the files in {folder}: {error_line(answer)}")

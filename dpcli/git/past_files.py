@@ -278,12 +278,15 @@ def _common_files(top: str, tree: str) -> frozenset[str] | None:
 
 
 def _merge_bases(top: str, tree: str) -> list[str]:
-    """Return the last common commits of the work tree and a commit."""
+    """Return the last common commits of the work tree and a commit; an empty list if they have no common history."""
     return git(top, "merge-base", "--all", tree, "HEAD").stdout.decode().split()
 
 
 def touched_paths(top: str, tree: str) -> frozenset[str]:
-    """Return the paths of files that the work tree has added or changed since its last common commit with `tree`."""
+    """Return the paths of files that the work tree has added, changed or removed since its last common commits with `tree`.
+
+    A tracked file that is equal to its version in `tree` is left out. Untracked files are included, except files that git ignores.
+    """
     merge_bases = _merge_bases(top, tree) or [tree]
     tracked = frozenset().union(*(differing_paths(top, base) for base in merge_bases)) & differing_paths(top, tree)
     return tracked | frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--others", "--exclude-standard")))

@@ -31,7 +31,7 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
         path: Path of the file; "-" for standard input.
 
     Raises:
-        InputError: There is no such file.
+        InputError: The file does not exist or cannot be read.
     """
     return lint_bytes(read_bytes(path), path)  # the bytes are read once, as standard input cannot be read again for the places
 

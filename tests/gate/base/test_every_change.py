@@ -18,8 +18,8 @@ from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.file.toml.positions import locate
-from dpcli.gate.bases import _compared_keys, keeps_its_width, terms_of, value_in_words
 from dpcli.gate.claims import standings_of
+from dpcli.gate.term_changes import _compared_keys, keeps_its_width, terms_of, value_in_words
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.spec import Spec
 from tests.cases import of_each
