@@ -94,6 +94,7 @@ def own_line() -> str:
 
 
 def _import_error_text(error: BaseException) -> str:
+    """Return an error of an import in words. The message is left out if it may quote data."""
     return error_text(error) if isinstance(error, ERRORS_ABOUT_CODE) or not str(error) else raised_at(error)
 
 

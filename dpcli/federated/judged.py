@@ -109,6 +109,7 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
 
 
 def _quotient_up(count: int, length: int) -> int:
+    """Return count / length, rounded up."""
     return -(-count // length)
 
 
@@ -178,6 +179,7 @@ def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None
 
 
 def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
+    """Return the sampling rate that the entry states; None if it states none."""
     return None if entry.sampling is None else entry.sampling.exact_rate(privacy.dataset_size)
 
 
