@@ -51,7 +51,7 @@ class Description:
         run: Key of the run in the ledger.
         model: Facts about the model. Together with [train], they suffice to build it again.
         files: SHA-256 of each file, by name.
-        guarantee: Guarantee in words and numbers. Its `epsilon` is None if the run was not private.
+        guarantee: Guarantee as the function `guarantee` returns it. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
         ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
         metrics: Metrics on public data.
