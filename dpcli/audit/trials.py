@@ -43,6 +43,7 @@ class TrialPart(NamedTuple):
 
     @property
     def trials(self) -> set[Trial]:
+        """Return the trials of the part."""
         return {Trial(self.with_record, number) for number in range(self.first, self.stop)}
 
 
@@ -245,9 +246,11 @@ _WORKER: list[Worker] = []  # contains the worker of this process after `_start_
 
 
 def _start_worker(plan: TrialPlan) -> None:
+    """Prepare a new process for trials."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent ends this process when its current part is finished
     _WORKER[:] = [Worker(plan)]
 
 
 def _run_part(part: TrialPart) -> list[float]:
+    """Return the scores of a part, computed by the worker of this process."""
     return _WORKER[0].run(part)

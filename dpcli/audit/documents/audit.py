@@ -197,6 +197,7 @@ def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], exit_code: int) -> 
 
 
 def _claim_data(claim: Claim) -> dict[str, Any]:
+    """Return a claim as JSON values."""
     pipeline = claim.account.pipeline if claim.account is not None else None
     return {
         "epsilon_upper": claim.epsilon,
@@ -208,6 +209,7 @@ def _claim_data(claim: Claim) -> dict[str, Any]:
 
 
 def _bound_data(bound: ProvenBound) -> dict[str, Any]:
+    """Return a lower bound as JSON values."""
     return {
         "method": bound.method,
         "epsilon_lower": bound.epsilon,
@@ -220,6 +222,7 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
 
 
 def _check_data(check: ReplayCheck) -> dict[str, Any]:
+    """Return a check of a replay as JSON values."""
     return {
         "name": check.name,
         "passed": check.passed,

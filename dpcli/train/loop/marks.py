@@ -108,12 +108,14 @@ def mark(value: Any) -> object:
 
 @mark.register
 def _tensor_mark(value: Tensor) -> object:
+    """Return the tensor by identity, its numbers, and torch's count of writes if the numbers cannot be read."""
     content = numbers(value)
     return Itself(value), content, version(value) if content.bits is None else None
 
 
 @mark.register
 def _mapping_mark(value: Mapping) -> object:  # type: ignore[type-arg]
+    """Return the type of a mapping and the marks of its keys, in order."""
     return type(value), tuple(mark(key) for key in value)
 
 
@@ -121,11 +123,13 @@ def _mapping_mark(value: Mapping) -> object:  # type: ignore[type-arg]
 @mark.register(tuple)
 @mark.register(deque)
 def _sequence_mark(value: Any) -> object:
+    """Return the type and the length of a sequence."""
     return type(value), len(value)
 
 
 @mark.register
 def _set_mark(value: AbstractSet) -> object:  # type: ignore[type-arg]
+    """Return the type and the elements of a set, which are compared by their own equality."""
     return type(value), frozenset(value)
 
 
@@ -135,10 +139,12 @@ def version(value: Tensor) -> int | None:
 
 
 def _text_mark(value: Any) -> object:
+    """Return the type and the repr of a value, so that 1, 1.0 and True differ."""
     return type(value), repr(value)
 
 
 def _byte_mark(value: Any) -> object:
+    """Return the type, the shape and the bytes of an array."""
     return type(value), getattr(value, "shape", ()), value.tobytes()
 
 
