@@ -26,7 +26,7 @@ class Audit:
     Attributes:
         kind: Kind of audit.
         subject: The program or file that was audited.
-        confidence: Probability that a program with a true claim passes.
+        confidence: Lower bound on the probability that a program with a true claim passes.
         claim: The privacy claim; None for a replay, which tests steps and not epsilon.
         bounds: Lower bounds on epsilon. The first one without assumptions decides.
         curve: Test of the claimed trade-off curve, if the claim has one.
@@ -53,7 +53,7 @@ class Audit:
 
     @property
     def deciding(self) -> ProvenBound | None:
-        """The bound that is compared with the claim."""
+        """The bound that is compared with the claim, which is the first one without assumptions; None if there is none."""
         return next((bound for bound in self.bounds if not bound.assumes), None)
 
     @property
@@ -95,7 +95,7 @@ class CurveTest:
     """A test of the claimed trade-off curve at every point.
 
     Attributes:
-        refuted: The measurement contradicts the curve.
+        refuted: Whether the measurement contradicts the curve.
         confidence: Confidence of the test.
         detail: Description of the tested counts or rates.
         source: Publication of the method.
@@ -115,10 +115,10 @@ class ReplayCheck:
 
     Attributes:
         name: Name of the check.
-        passed: The property holds.
+        passed: Whether the property holds.
         message: The result, in a sentence.
         value: The measured number, if there is one.
-        statistical: The check can fail a correct program, with the probability that the audit states.
+        statistical: Whether the check can fail a correct program, with the probability that the audit states.
         power: Description of the smallest fault that the check detects with probability 90 %; empty for an exact check.
     """
 
@@ -138,7 +138,7 @@ class MeasuredScores:
         scores: The scores.
         threshold: Threshold that was tested on the scores, if any.
         rates: Bounds on the error rates of the threshold.
-        independent: Each score comes from a run of its own. The canaries of a single run share its noise.
+        independent: Whether each score comes from a separate run. The canaries of a single run share its noise.
         confidence: Confidence of the bounds.
     """
 

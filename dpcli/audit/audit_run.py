@@ -1,4 +1,4 @@
-"""Performs the audit that a pipeline file and flags describe. It chooses the program, the claim and the attack."""
+"""The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AuditRequest:
 
         Raises:
             InputError: There is no claim, or it has no delta.
-            CannotCertify: The claim does not apply to what the audit varies.
+            CannotCertify: The claim cannot be certified, or does not apply to what the audit varies.
         """
         if self.epsilon is None:
             if self.pipeline is None:
@@ -127,24 +127,31 @@ def audit_request(
 ) -> AuditRequest:
     """Return the audit that flags and the file's [audit] describe. A flag overrides the key of the same name.
 
-    Raises InputError and InvalidFile.
+    Args:
+        path: Path of the file; None without a file.
+        flags: Values of the flags that have keys of [audit].
+        epsilon, delta, correct, progress: As in `AuditRequest`.
+        jobs: Number of processes for trials; None for one for each core, at most 8.
+
+    Raises:
+        InputError: The file cannot be read or is invalid, or a value is out of range.
     """
-    cores = jobs or min(os.cpu_count() or 1, 8)
+    processes = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
-        return AuditRequest(with_flags(DEFAULT_SETTINGS, flags), None, epsilon, delta, correct, cores, progress)
+        return AuditRequest(with_flags(DEFAULT_SETTINGS, flags), None, epsilon, delta, correct, processes, progress)
     data = read_bytes(path)
     pipeline = solved_pipeline(data, path)
     settings = with_flags(read_settings(data, path), flags)
     diagnostics = judge(pipeline, data, {"--delta": delta})
-    return AuditRequest(settings, pipeline, epsilon, delta, correct, cores, progress, diagnostics, path)
+    return AuditRequest(settings, pipeline, epsilon, delta, correct, processes, progress, diagnostics, path)
 
 
 def audit(request: AuditRequest) -> Audit:
     """Perform an audit and return its outcome.
 
     Raises:
-        InputError: Evidence is missing or invalid.
-        CannotCertify: The claim does not apply to what the audit varies.
+        InputError: The claim, the program or the evidence is missing or invalid.
+        CannotCertify: The claim cannot be certified, or does not apply to what the audit varies.
     """
     settings = request.settings
     kind = settings.kind or ("one-run" if settings.function is None else "two-run")
@@ -265,6 +272,7 @@ def _replay(request: AuditRequest) -> Audit:
 
 
 def _replay_power(results: tuple[ReplayCheck, ...]) -> str:
+    """Return in words which loss of noise the replay would have detected."""
     for check in results:
         if check.name == SIZE_OF_NOISE and check.power:
             return f"would have detected with probability 90 %: {check.power}"

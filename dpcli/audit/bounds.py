@@ -183,7 +183,7 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """Return the epsilon at `delta` for the largest mu of Gaussian DP that the guesses refute."""
+    """Return the epsilon at `delta` for the largest mu of Gaussian DP that the guesses refute. Raises InputError unless delta > 0."""
     return _gaussian_epsilon(guesses_mu_lower(canaries, guesses, correct, significance), delta)
 
 
@@ -226,7 +226,10 @@ class Counts:
             raise InputError(f"expected runs with the record and without it, found {self.members} and {self.others}")
 
     def scaled(self, members: int, others: int) -> Counts:
-        """Return the counts that a test with the same rates would have on other numbers of runs, rounded so that the test looks worse."""
+        """Return the counts that a test with the same rates would have on other numbers of runs.
+
+        They are rounded against the test: true positives down, and false positives up.
+        """
         false_positives = -(-self.false_positives * others // self.others)
         return Counts(members, others, self.true_positives * members // self.members, false_positives)
 
@@ -257,6 +260,7 @@ def rates_epsilon_lower(rates: ErrorRates, delta: float) -> float:
 
 
 def _one_sided_epsilon(false_positive: float, false_negative: float, delta: float) -> float:
+    """Return log((1 - false_negative - delta) / false_positive), rounded down, or 0 if this is negative."""
     gain = 1.0 - false_negative - delta
     return max(0.0, math.log(gain / false_positive) - ROUNDING) if gain > 0.0 else 0.0
 
@@ -268,5 +272,5 @@ def rates_mu_lower(rates: ErrorRates) -> float:
 
 
 def rates_gaussian_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """Return the epsilon at `delta` for the largest mu of Gaussian DP that the rates refute."""
+    """Return the epsilon at `delta` for the largest mu of Gaussian DP that the rates refute. Raises InputError unless delta > 0."""
     return _gaussian_epsilon(rates_mu_lower(rates), delta)

@@ -34,9 +34,9 @@ from dpcli.numerics.arrays import np
 
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
-MAX_BYTES = 256 * 1024 * 1024
-MOST_STEPS = 10**7  # largest number of steps of gradient canaries
-MOST_COUNTED = 10**9  # largest count
+MAX_BYTES = 256 * 1024 * 1024  # largest file of scores, which is held in memory
+MOST_STEPS = 10**7  # largest number of steps of gradient canaries, as each step is simulated
+MOST_COUNTED = 10**9  # largest count; no attack makes more guesses or runs
 FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 
 
@@ -63,7 +63,7 @@ def read_evidence(path: str) -> Evidence:
     """Return the scores, guesses or counts in a file, or in the file RUN_FILE of a folder.
 
     Raises:
-        InputError: The file cannot be read or contains something else. The message names the row.
+        InputError: The file cannot be read or contains something else. For a malformed row, the message gives its number.
     """
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
     shown, text = escaped_path(name), _read_text(name)
@@ -112,7 +112,7 @@ def _of_json(path: str, document: Any) -> Evidence:
 
 
 def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
-    """Return the steps that sampled gradient canaries; None if the file has no such steps."""
+    """Return the steps that sampled gradient canaries; None if the file has no key for them. Raises InputError for impossible steps."""
     if "gradients" not in document:
         return None
     parts = document["gradients"]
@@ -127,15 +127,18 @@ def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ..
 
 
 def _is_possible(part: SampledSteps) -> bool:
+    """Return whether the numbers of steps that sampled canaries are in their ranges."""
     return 0 < part.steps <= MOST_STEPS and 0.0 < part.rate <= 1.0 and 0.0 < part.noise < math.inf
 
 
 def _guessed_counts(path: str, counts: list[int]) -> Evidence:
+    """Return the evidence of stated numbers of canaries, guesses and right guesses."""
     canaries, guesses, correct = counts
     require_consistent_guesses(canaries, guesses, correct)
     return Evidence(path, guessed=Guessed(canaries, guesses, correct))
 
 
+# Functions that return the evidence of stated counts, by the keys of the counts.
 COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
     ("canaries", "guesses", "correct"): _guessed_counts,
     ("members", "others", "true_positives", "false_positives"): lambda path, counts: Evidence(path, counts=Counts(*counts)),
@@ -143,6 +146,7 @@ COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
 
 
 def _count(path: str, key: str, value: Any) -> int:
+    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to MOST_COUNTED."""
     if type(value) is not int or not 0 <= value <= MOST_COUNTED:
         raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
     return int(value)
@@ -170,6 +174,7 @@ def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
 
 
 def _flag(path: str, row: int, name: str, value: Any) -> bool:
+    """Return the boolean that a value of a row states by one of FLAGS. Raises InputError for other values."""
     flag = FLAGS.get(str(value).strip().lower())
     if flag is None:
         raise InputError(f"{path}: row {row}: {name}: expected 0 or 1, found {value!r}")
@@ -177,6 +182,7 @@ def _flag(path: str, row: int, name: str, value: Any) -> bool:
 
 
 def _number(path: str, row: int, value: Any) -> float:
+    """Return the score of a row, which may be NaN or infinite. Raises InputError if it is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -29,8 +29,8 @@ PAIRED_NUMBERS = 4096  # largest number of entries of a tensor that are compared
 FINEST_CELL = 2.0**-14  # smallest width of a cell in standard deviations; numbers in the same cell count as equal
 COORDINATE_CELL = 2.0**-10  # the same, if whole coordinates are compared over several draws
 PAIRS_BY_CHANCE = 1e-6  # number of pairs of coordinates that may be equal by chance in the draws that are compared
-MOST_NUMBERS = 2**24  # largest number of entries that are compared together
-MOST_LAGS = 16  # largest distance of steps, and of coordinates, at which correlation is tested
+MOST_NUMBERS = 2**24  # largest number of entries that are compared together: 128 MiB of float64
+MOST_LAGS = 16  # largest distance of steps, and of coordinates, at which correlation is tested; a larger one costs time and power
 HALF_NORMAL_SQUARED = 0.5641895835  # integral of the squared half-normal density: 1 / sqrt(pi)
 HALF_NORMAL_CUBED = 0.3675525969  # integral of the cubed half-normal density: 2 / (sqrt(3) pi)
 
@@ -86,7 +86,7 @@ def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
 
     Args:
         checks: The checks.
-        more: Number of further checks that are not in the list.
+        more: Number of further checks that are not in the list, because their p-values are not smaller.
     """
     least = min(checks)
     return NoiseCheck(min(1.0, least.p * (len(checks) + more)), least.where)
@@ -114,6 +114,7 @@ def detectable_factor(count: int, level: float) -> float:
 
 
 def _detectable_noise(count: int, level: float) -> str:
+    """Return the noise that `detectable_factor` finds too small, in words."""
     factor = detectable_factor(count, level)
     return f"noise / {up(factor, 3)}" if factor < 1e4 else "no smaller noise"
 
@@ -400,6 +401,7 @@ def _correlation(first: Array, second: Array, what: str) -> NoiseCheck:
 
 
 def _detectable_correlation(count: int, level: float) -> str:
+    """Return the smallest correlation that a test of `count` pairs of numbers detects, in words."""
     least = _detectable_errors(level) / math.sqrt(count) if count else 1.0
     return f"a correlation of {least:.2g}" if least < 1.0 else "no correlation"
 

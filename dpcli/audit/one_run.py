@@ -74,10 +74,15 @@ def guessed_audit(
     measured: MeasuredScores | None = None,
     gradients: tuple[SampledSteps, ...] | None = None,
 ) -> Audit:
-    """Return the audit for a number of right guesses.
+    """Return the audit of one run, given how many guesses were right.
 
-    Every test gets an equal share of the significance: one test of epsilon for each number of guesses, and one of the curve if the claim
-    has one.
+    Every test gets an equal share of the significance. For each number of guesses there is a test of epsilon, and also one of the curve if
+    the claim has a curve.
+
+    Args:
+        results: Numbers of right guesses, one for each number of guesses that is tried.
+        claim, settings, subject, gradients: As in `one_run_audit`.
+        measured: Scores of the canaries, for charts; None if only counts are known.
     """
     test_count = len(results) * _tests_per_count(claim)
     test = GuessTest(claim, (1.0 - settings.confidence) / test_count)
@@ -147,6 +152,7 @@ def _tests_per_count(claim: Claim) -> int:
 
 
 def _guess_evidence(guessed: Guessed) -> str:
+    """Return the numbers of canaries, guesses and right guesses, in words."""
     about = f"{guessed.sides} of {guessed.canaries:,} canaries" if guessed.sides else f"{guessed.canaries:,} canaries"
     return f"{guessed.correct:,} of {guessed.guesses:,} guesses right, about {about}"
 

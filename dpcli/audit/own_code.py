@@ -19,6 +19,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
 
+# Folders with code that is not the user's own: dpcli itself, and the libraries of this Python.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARY_FOLDERS = tuple(
     folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")))
@@ -94,6 +95,7 @@ def own_line() -> str:
 
 
 def _import_error_text(error: BaseException) -> str:
+    """Return an error of an import in words. The message is left out if it may quote data."""
     return error_text(error) if isinstance(error, ERRORS_ABOUT_CODE) or not str(error) else raised_at(error)
 
 

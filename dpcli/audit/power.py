@@ -92,6 +92,7 @@ def strongest_attack(claim: Claim) -> StrongestAttack | None:
 
 
 def _laplace_tail(at: float) -> float:
+    """Return the probability that a Laplace variable of scale 1 exceeds `at`."""
     return 0.5 * math.exp(-at) if at > 0.0 else 1.0 - 0.5 * math.exp(at)
 
 
@@ -109,9 +110,9 @@ def least_count(most: int, holds: Callable[[int], bool]) -> int:
 
 
 def least_noise_factor(detects: Callable[[float], bool]) -> float:
-    """Return the smallest factor in [1, LARGEST_FACTOR] for which `detects` is true; inf if there is none.
+    """Return the smallest factor in [1, LARGEST_FACTOR] for which `detects` is true; inf if it is false for LARGEST_FACTOR.
 
-    The result is too large by at most 1 %.
+    If `detects` is true for a factor, it should be true for all larger ones. The result is then too large by at most 1 %.
     """
     if not detects(LARGEST_FACTOR):
         return math.inf
@@ -156,7 +157,7 @@ def power_sentences(
     )
 
 
-SIMULATED_AUDITS = 200
+SIMULATED_AUDITS = 200  # enough to tell a share of 94 % from 90 %
 # Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
 # probability 3 % at most.
 FOUND_SHARE = 0.94
@@ -196,11 +197,12 @@ def detection_rates(
 
 
 def _simulated_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule], seed: int) -> float:
+    """Return the smallest noise factor that one of the rules detects in a share FOUND_SHARE of simulated audits; inf if none does."""
     return least_noise_factor(lambda factor: max(detection_rates(steps, factor, canaries, rules, seed)) >= FOUND_SHARE)
 
 
 def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule]) -> float:
-    """Return the smallest noise factor that one of the rules detects in 90 % of simulated audits; inf if none does."""
+    """Return the smallest noise factor that one of the rules detects in a share FOUND_SHARE of simulated audits; inf if none does."""
     if all(rule.needed > rule.guesses for rule in rules):
         return math.inf
     return _simulated_factor(steps, canaries, rules, JUDGING_SEED)

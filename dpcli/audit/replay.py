@@ -97,7 +97,8 @@ class Pair:
     def comparable(self) -> int:
         """The number of steps that begin with equal releases on both datasets.
 
-        The last of these steps is the first in which the differing record takes part.
+        If the steps on the right are restarted, these are all steps of the shorter side. Otherwise they end with the first step in which
+        the differing record takes part.
         """
         shorter = min(len(self.left), len(self.right))
         if self.restarted:
@@ -139,7 +140,7 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
 
     Checks without a p-value are exact, so a single counterexample refutes the program. The statistical checks share `declared.significance`
     equally, and each divides its share among its comparisons (Bonferroni). The probability that a correct program fails any check is
-    therefore at most `declared.significance`.
+    therefore at most `declared.significance`, up to the error of the p-values that are approximate (`noise_statistics`).
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
     tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
@@ -147,6 +148,7 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
 
 
 def _check_of(test: Statistic, level: float) -> ReplayCheck:
+    """Return the check that a statistical test passes at its share `level` of the significance."""
     message = f"{test.message} (p = {test.p:.2g}, refuted below {level:.2g})"
     return ReplayCheck(test.name, test.p > level, message, statistical=True, power=test.power(level))
 
@@ -169,11 +171,13 @@ class PairedStep(NamedTuple):
 
 
 def _paired_steps(pair: Pair) -> Iterator[PairedStep]:
+    """Yield the steps of a replay that exist on both datasets."""
     for number, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1):
         yield PairedStep(number, left, right)
 
 
 def _all_steps(pairs: Sequence[Pair]) -> Iterator[PairedStep]:
+    """Yield the steps of all replays that exist on both datasets."""
     for pair in pairs:
         yield from _paired_steps(pair)
 
@@ -202,6 +206,7 @@ def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _shapes_of(step: Step) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the sums of a step, by name."""
     return {name: np.shape(value) for name, value in step.sums.items()}
 
 
@@ -230,6 +235,7 @@ def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
+    """Return an array of a table; the number 0 if the table has none of this name."""
     return np.asarray(table.get(name, 0.0), dtype=float)
 
 
@@ -257,15 +263,17 @@ def _left_steps(pairs: Sequence[Pair]) -> list[Step]:
 
 
 def _reports_noise(pairs: Sequence[Pair]) -> bool:
+    """Return whether a step on the datasets with the record reports its noise."""
     return any(step.noise for step in _left_steps(pairs))
 
 
 def _flat_noise(step: Step) -> Array:
+    """Return all noise of a step as one vector, in the order of the names."""
     return np.concatenate([np.ravel(_array(step.noise, name)) for name in sorted(step.noise)] or [np.empty(0)])
 
 
 def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayCheck]:
-    """Check that the noise is equal on both datasets, and that it differs between steps and between replays."""
+    """Check that the noise is equal on both datasets, and that it differs between successive steps and successive replays."""
     if declared.noise is None:
         return
     if not _reports_noise(pairs):

@@ -17,7 +17,7 @@ CHOOSING_SHARE = 0.25  # share of the scores that choose the threshold; the othe
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries that an audit guesses about if no number is set
 SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
 UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is less probable than this
-HIGHEST = float(np.finfo(np.float64).max)
+HIGHEST = float(np.finfo(np.float64).max)  # replaces infinity and NaN, so that all scores can be compared
 LEAST_SCORES = 20  # number of scores of members, and of others, that a split needs
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
 # A function from the counts of a test and a significance to the merit of the test. A larger merit means a stronger proof.
@@ -194,7 +194,13 @@ class Guessed:
 
 
 def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
-    """Guess about the highest scores, and about as many of the lowest scores unless `one_sided`. A fixed shuffle breaks ties."""
+    """Return the outcome of guesses about the highest scores, and about as many of the lowest scores unless `one_sided`.
+
+    If the number of guesses is odd, one more guess is about the highest scores. A fixed shuffle breaks ties.
+
+    Raises:
+        InputError: The number of guesses is 0 or exceeds the number of scores.
+    """
     if not 1 <= guesses <= len(scores):
         raise InputError(f"expected from 1 to {len(scores)} guesses, at most one for each canary, found {guesses}")
     mixed = scores.shuffled()
@@ -213,7 +219,7 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
 
 
 def check_fair(scores: Scores) -> None:
-    """Check that the number of members is plausible for fair coins. Raises InputError if not."""
+    """Raise InputError if the number of members is too far from half of the scores for fair coins (UNFAIR_PROBABILITY)."""
     count, members = len(scores), len(scores.inside)
     larger = max(members, count - members)
     if 2.0 * float(binomial_tail(count, 0.5, np.array([float(larger)]))[0]) < UNFAIR_PROBABILITY:

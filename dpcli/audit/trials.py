@@ -24,7 +24,7 @@ from dpcli.numerics.arrays import np
 
 PARTS_PER_PROCESS = 40  # number of parts of the work for each process; a part is stored and reported as soon as it is finished
 WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # function that receives the number of finished runs and the number of all runs
 
 
 class Trial(NamedTuple):
@@ -43,6 +43,7 @@ class TrialPart(NamedTuple):
 
     @property
     def trials(self) -> set[Trial]:
+        """Return the trials of the part."""
         return {Trial(self.with_record, number) for number in range(self.first, self.stop)}
 
 
@@ -109,7 +110,8 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
     """Run the trials that are not stored yet, and return the scores of all trials. Each finished part is stored in the file `path`.
 
     Raises:
-        InputError: The function raises an error, or returns a value that is not a number.
+        InputError: The function or the function that makes the datasets raises an error or returns a value of the wrong type. Or a trial
+            ends its process, or the file cannot be written.
     """
     scores = _stored_scores(path)
     store = _recorder(plan, path)
@@ -167,6 +169,7 @@ def _append(path: str, record: dict[str, Any]) -> None:
 
 
 def _ends_line(file: Any) -> bool:
+    """Return whether the last byte of a file that is not empty ends a line."""
     file.seek(-1, os.SEEK_END)
     return bool(file.read(1) == b"\n")
 
@@ -207,6 +210,7 @@ class Worker:
         self.pair = neighbouring_pair(plan.data, plan.folders, plan.entropy)
 
     def run(self, part: TrialPart) -> list[float]:
+        """Return the scores of the trials of a part, in order."""
         dataset = self.pair[0 if part.with_record else 1]
         return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
@@ -220,7 +224,17 @@ class Worker:
 
 
 def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """Return the pair of datasets (with the record, without it) that a user's function makes. All processes get the same pair."""
+    """Return the pair of datasets (with the record, without it) that a user's function makes. All processes get the same pair.
+
+    Args:
+        data: Name of the function, as "module:function".
+        folders: Folders of the user's modules.
+        entropy: Number from which the random numbers of the function follow.
+        index: Number of the pair, if several pairs are made.
+
+    Raises:
+        InputError: The function raises an error, or does not return a pair.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
     pair = call_user_code(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
@@ -232,9 +246,11 @@ _WORKER: list[Worker] = []  # contains the worker of this process after `_start_
 
 
 def _start_worker(plan: TrialPlan) -> None:
+    """Prepare a new process for trials."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent ends this process when its current part is finished
     _WORKER[:] = [Worker(plan)]
 
 
 def _run_part(part: TrialPart) -> list[float]:
+    """Return the scores of a part, computed by the worker of this process."""
     return _WORKER[0].run(part)

@@ -135,15 +135,18 @@ class ExceededPair(NamedTuple):
 
 
 def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[ExceededPair]:
+    """Yield every claimed pair. Its excess is negative if the rates prove less than the claimed epsilon."""
     for epsilon, delta in zip(claim.curve.epsilons.tolist(), claim.curve.upper.tolist(), strict=True):
         yield ExceededPair(rates_epsilon_lower(rates, delta) - epsilon, epsilon, delta)
 
 
 def _rate_up(rate: float) -> str:
+    """Return a rate in percent, rounded up to three decimals."""
     return f"{math.ceil(1e5 * rate) / 1e3:g} %"
 
 
 def _rate_down(rate: float) -> str:
+    """Return a rate in percent, rounded down to three decimals."""
     return f"{math.floor(1e5 * rate) / 1e3:g} %"
 
 
@@ -166,7 +169,7 @@ def threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[st
 
 
 def refuted_by_rates(rates: ErrorRates, claim: Claim) -> bool:
-    """Check whether a test with these error rates refutes the claimed pair or the claimed curve."""
+    """Return whether a test with these error rates refutes the claimed pair or the claimed curve."""
     if rates_epsilon_lower(rates, claim.delta) > claim.epsilon:
         return True
     return claim.has_curve and curve_gap(rates, claim) > 0.0

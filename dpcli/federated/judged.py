@@ -31,6 +31,60 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, Cyclic, OncePerEpoch, Scheme, Unsampled
 from dpcli.train.plan.stages import is_trainable
 
+TABLE = "federated"
+# What the server knows about participation, for each kind of noise by clients.
+OBSERVED = {
+    "secure-aggregation": "the server knows whose updates are in a sum",
+    "local": "the server sees who sent which message",
+}
+# The privacy models that [disclosure] may state for each kind of noise.
+PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
+
+
+def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
+    """Add a finding for each key by which the file costs less than its rounds.
+
+    Args:
+        table: The [federated] table.
+        tables: All tables of the file, which is otherwise valid.
+        findings: The list to which the findings are added.
+    """
+    values = read_document(tables, Findings())
+    for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
+        findings.add("DP005", path, expected, value)
+    stated = values["disclosure"].privacy_model if "disclosure" in values else None
+    if stated not in (None, *PRIVACY_MODELS[table.noise]):
+        models = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
+        findings.add("DP005", ("disclosure", "privacy_model"), f'{models} with federated.noise = "{table.noise}"', f'"{stated}"')
+
+
+def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
+    """Yield the `disagreements` of a file after its noise has been computed."""
+    yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
+
+
+def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
+    """Yield (key, expected, found) for each key by which the entries cost less than the described rounds."""
+    yield from _privacy_problems(table, privacy)
+    fitting = fitting_entries(table, entries)
+    if len(fitting) != 1:
+        candidates = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
+        stated = "several" if fitting else "none"
+        if table.mechanism is not None:
+            stated = quoted(table.mechanism)
+        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({candidates})", stated
+        return
+    entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
+    yield from _entry_problems(entry, entries, place)
+    yield from _participation_problems(table, entry, privacy)
+    yield from noise_problems(table, entry, place)
+    if isinstance(entry.spec, CorrelatedSpec):
+        yield from _correlated_problems(table, entry, entry.spec, privacy, place)
+    elif isinstance(entry.sampling, Unsampled | None):
+        yield from _unsampled_problems(table, entry, privacy, place)
+    else:
+        yield from _sampled_problems(table, entry, entry.sampling, privacy, place)
+
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
     """Yield a problem if the entry assumes more noise than a sum has, or if it does not state its noise relative to the clipping norm."""
@@ -109,62 +163,8 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
 
 
 def _quotient_up(count: int, length: int) -> int:
+    """Return count / length, rounded up."""
     return -(-count // length)
-
-
-TABLE = "federated"
-# What the server knows about participation, for each kind of noise by clients.
-OBSERVED = {
-    "secure-aggregation": "the server knows whose updates are in a sum",
-    "local": "the server sees who sent which message",
-}
-# The privacy models that [disclosure] may state for each kind of noise.
-PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
-
-
-def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key by which the file costs less than its rounds.
-
-    Args:
-        table: The [federated] table.
-        tables: All tables of the file, which is otherwise valid.
-        findings: The list to which the findings are added.
-    """
-    values = read_document(tables, Findings())
-    for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
-        findings.add("DP005", path, expected, value)
-    stated = values["disclosure"].privacy_model if "disclosure" in values else None
-    if stated not in (None, *PRIVACY_MODELS[table.noise]):
-        models = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
-        findings.add("DP005", ("disclosure", "privacy_model"), f'{models} with federated.noise = "{table.noise}"', f'"{stated}"')
-
-
-def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
-    """Yield the `disagreements` of a file after its noise has been computed."""
-    yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
-
-
-def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
-    """Yield (key, expected, found) for each key by which the entries cost less than the described rounds."""
-    yield from _privacy_problems(table, privacy)
-    fitting = fitting_entries(table, entries)
-    if len(fitting) != 1:
-        candidates = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
-        stated = "several" if fitting else "none"
-        if table.mechanism is not None:
-            stated = quoted(table.mechanism)
-        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({candidates})", stated
-        return
-    entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
-    yield from _entry_problems(entry, entries, place)
-    yield from _participation_problems(table, entry, privacy)
-    yield from noise_problems(table, entry, place)
-    if isinstance(entry.spec, CorrelatedSpec):
-        yield from _correlated_problems(table, entry, entry.spec, privacy, place)
-    elif isinstance(entry.sampling, Unsampled | None):
-        yield from _unsampled_problems(table, entry, privacy, place)
-    else:
-        yield from _sampled_problems(table, entry, entry.sampling, privacy, place)
 
 
 def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
@@ -178,6 +178,7 @@ def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None
 
 
 def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
+    """Return the sampling rate that the entry states; None if it states none."""
     return None if entry.sampling is None else entry.sampling.exact_rate(privacy.dataset_size)
 
 

@@ -33,7 +33,7 @@ CLIENT_BITS = 256  # largest size of a client's number, so that a 256-bit hash c
 
 
 class Round(Displayed):
-    """A round whose charge is durable. Its noise may be drawn once.
+    """A round of a federated run that the ledger has charged. Its noise may be drawn once.
 
     Attributes:
         number: Number of the round in the plan, which counts from 1.
@@ -70,7 +70,11 @@ class Round(Displayed):
 
     @property
     def expected_clients(self) -> float:
-        """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number."""
+        """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number.
+
+        Raises:
+            InputError: The file does not state the number of clients, or their share in a round.
+        """
         plan = self._plan
         if plan.population is None or plan.rate is None:
             raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
@@ -235,7 +239,7 @@ def draw_noise(plan: FederatedPlan, size: int) -> Reals:
 
 
 def clip_update(update: Reals, clip: float) -> Reals:
-    """Return the update, scaled down to L2 norm `clip` if its norm is larger, with a relative error of 1e-15.
+    """Return the update, scaled down to L2 norm `clip` if its norm is larger. The norm is exact up to rounding in float64.
 
     An update with a number that is not finite is replaced by zeros (DP207).
     """

@@ -213,6 +213,7 @@ class Rounds(Displayed):
         return min(self.chunk, portions * self.plan.portion)
 
     def _open(self) -> Ledger:
+        """Open the ledger of the run. Raises LedgerError if there is none."""
         return open_ledger(self._budget.url, self._budget.dataset)
 
     def __reduce__(self) -> NoReturn:

@@ -54,7 +54,7 @@ def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
 
 
 def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Check whether the ledger has the charge `name` of the run `key`.
+    """Return whether the ledger has the charge `name` of the run `key`.
 
     Raises:
         LedgerError: The charge was made for another file or window.
@@ -67,7 +67,7 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
 
 
 def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Check whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
+    """Return whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 else:
     ssl = lazy("ssl")
 
-# Largest number of numbers in one draw that come from the cryptographic generator. It gives about 3 * 10^8 numbers per second and core.
+# Largest draw, in numbers, from the cryptographic generator. It gives about 3 * 10^8 numbers per second and core, so that the largest draw
+# takes some 0.03 s.
 CRYPTOGRAPHIC_LIMIT = 10**7
 CHUNK = 2**16  # number of numbers that are computed together; they fit into the cache of a core
 
 
 class Stream(Protocol):
-    """A source of uniform 64-bit words.
+    """A source of uniform 64-bit words, from which samples and noise are computed.
 
     Attributes:
         private: Whether nobody can predict or repeat the words.
@@ -150,7 +151,7 @@ def cryptographic_size(count: int) -> bool:
 
 
 def box_muller(stream: Stream, count: int) -> Reals:
-    """Return `count` independent draws from N(0, 1).
+    """Return `count` independent draws from N(0, 1) in float64.
 
     The radius is sqrt(-2 log u), where u in (0, 1] is a multiple of 2^-53. Values reach 8.57 standard deviations. The mass beyond, which
     is missing, is below 10^-16. The angle is pi v, where v in [-1, 1) is a multiple of 2^-31. The angle, its cosine and its sine are in
@@ -162,7 +163,7 @@ def box_muller(stream: Stream, count: int) -> Reals:
 
 
 def singles(count: int, std: float, stream: Stream) -> Singles:
-    """Return `count` independent draws from N(0, std^2) in float32. If they are cryptographic, std is rounded up to float32."""
+    """Return `count` independent draws from N(0, std^2) in float32. Up to CRYPTOGRAPHIC_LIMIT numbers, std is rounded up to float32."""
     if not cryptographic_size(count):
         return (normals(count, stream) * std).astype(np.float32)
     scale = np.float32(std)
@@ -171,14 +172,17 @@ def singles(count: int, std: float, stream: Stream) -> Singles:
 
 
 def _filled(stream: Stream, drawn: NDArray[Any], std: float) -> NDArray[Any]:
-    """Fill an array of even length with draws in the precision of the array, and return it."""
+    """Fill an array of even length with draws from N(0, std^2) in the precision of the array, and return it."""
     for start in range(0, len(drawn), CHUNK):
         _fill(stream, drawn[start : start + CHUNK], std)
     return drawn
 
 
 def _fill(stream: Stream, out: NDArray[Any], std: float) -> None:
-    """Write draws to `out`. The steps work in place, because new memory for each step would cost more time than the arithmetic."""
+    """Write draws from N(0, std^2) to `out` by the method of `box_muller`.
+
+    The steps work in place, because new memory for each step would cost more time than the arithmetic.
+    """
     half = len(out) // 2
     words = stream.words(half + (half + 1) // 2)
     uniform = (words[:half] >> np.uint64(11)).view(np.int64) + 1.0

@@ -130,7 +130,11 @@ class BinomialTable:
 
 
 class Binomial:
-    """A sampler of Binomial(trials, rate) without any error.
+    """A sampler of the exact distribution Binomial(trials, rate).
+
+    Args:
+        trials: Number of trials, at least 0.
+        rate: Probability of success of a trial, in [0, 1].
 
     It inverts a uniform number U with an infinite number of bits, so a draw is the smallest k with U < F(k). The first bits of U are
     compared with bounds on F, which come from integer arithmetic with outward rounding. If the bounds do not decide, U gets more bits and F
@@ -157,12 +161,14 @@ class Binomial:
         return count
 
     def _table(self, bits: int) -> BinomialTable:
+        """Return the table of this precision, which is computed once."""
         if bits not in self._tables:
             self._tables[bits] = table(self._trials, self._rate, bits)
         return self._tables[bits]
 
 
 def _bits(stream: Stream, count: int) -> int:
+    """Return a uniform integer of `count` bits, where `count` is a multiple of 64."""
     return int.from_bytes(stream.words(count // 64).tobytes(), "little")
 
 
@@ -214,4 +220,5 @@ def _side(left: int, passed: int, odds: Fraction, bits: int) -> ModeSideWeights:
 
 
 def _upwards(numerator: int, denominator: int) -> int:
+    """Return the quotient rounded up, for a positive denominator."""
     return -(-numerator // denominator)

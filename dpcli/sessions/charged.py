@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 RUN = "run.json"  # name of the file of a session
-UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors after which the ledger is unchanged
+UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors by which a ledger refuses a charge; it is then unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,8 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     The session is written to its folder before the ledger is charged. If the ledger refuses the charge, a new session is removed again.
 
     Raises:
-        LedgerError: The answers of the session are already counted, and the ledger does not have its run. Also as in `charge_run`.
+        LedgerError: The session cannot be written. Or its answers are already counted, and the ledger does not have its run. Also as in
+            `charge_run`.
         Denied: The run does not fit in the ledger's budget.
     """
     path = os.path.join(session.folder, RUN)
@@ -210,13 +211,16 @@ def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
 
 
 def commit(session: Session, ledger: Ledger | None) -> None:
-    """Record in the ledger that the session has ended. The run stays charged in full."""
+    """Record in the ledger that the session has ended. The run stays charged in full.
+
+    Do nothing without a ledger, or if the run is not in progress.
+    """
     if ledger is not None and ledger.state().run(session.run).status == "started":
         ledger.commit(session.run)
 
 
 def mark_counted(session: Session) -> Session:
-    """Set `Session.counted`, write the session to its folder, and return it."""
+    """Return the session with `counted` set, after writing it to its folder. Raises LedgerError if it cannot be written."""
     counted = replace(session, counted=True)
     counted.write()
     return counted

@@ -122,7 +122,7 @@ def _lock(folder: str, mode: int) -> int:
 
 
 def _is_same_file(lock: int, path: str) -> bool:
-    """Check whether the open lock file still has this path. A lock on a removed file excludes no other process."""
+    """Return whether the open lock file still has this path. A lock on a removed file excludes no other process."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:

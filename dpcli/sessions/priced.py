@@ -111,7 +111,7 @@ class PricedFile(FilePlan):
 
     @property
     def over_budget(self) -> bool:
-        """Return whether the plan exceeds the budget in the file, or its cost cannot be certified."""
+        """Return whether the file has a budget and the plan exceeds it, or its cost in the budget's terms cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:

@@ -102,6 +102,12 @@ class Correlated(ABC):
         return None
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
+        """Return the noise of the next step, as in `Noise`.
+
+        Raises:
+            InternalError: The call is in a fork, or the shapes have another number of entries than in the first step.
+            InputError: All steps of the run were taken.
+        """
         if this_process() != self._process:
             raise InternalError("correlated noise was used after a fork: parent and child would release the same noise")
         if self._step == self._iterations:
@@ -128,7 +134,10 @@ class Correlated(ABC):
 
 
 def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
-    """Return consecutive parts of a vector as float32 tensors of the given shapes, by name."""
+    """Return consecutive parts of a vector as float32 tensors of the given shapes, by name.
+
+    Raises InternalError unless the shapes together have as many entries as the vector.
+    """
     import torch
 
     if len(values) != number_count(shapes):

@@ -23,7 +23,7 @@ from dpcli.cli.printing import progress
 @click.option(
     "--scores",
     metavar="PATH",
-    help="Scores (csv, json) or a finished run's folder; with --function, a file that stores the trials.",
+    help="Read scores from this file (csv, json) or folder of a finished run. With --function, store the trials in this file.",
 )
 @click.option("--canaries", type=int, help="Number of canaries.")
 @click.option("--guesses", type=int, help="Number of canaries that the audit guesses about.")
@@ -61,8 +61,8 @@ def command(
     two-run: the program runs many times with and without one record. replay: the program runs with the same randomness on both datasets,
     and the audit compares the sums before noise.
 
-    The [audit] table of FILE may set the same values; a flag overrides it. If --scores names a file for the trials, an interrupted audit
-    continues from the trials in that file.
+    The [audit] table of FILE may set the same values; a flag overrides it. With --function and --scores, each trial is stored in that file,
+    and an interrupted audit continues from the stored trials.
 
     A pass means that no violation was found at this confidence. It does not mean that the program is private; no audit can show that.
 
@@ -80,20 +80,24 @@ def command(
         if dry_run:
             return emit(planned_document(planned_power(requested)), format_, outputs)
         settings = requested.settings
-        if settings.function is not None and settings.scores is not None:  # trials are added to this file
-            require_free(settings.scores)
-        # Only a function has trials. Without one, the file of scores is only read, and an interrupt loses nothing.
-        with nullcontext() if settings.function is None else _hint_after_interrupt(settings.scores):
+        runs_trials = settings.function is not None  # without a function, the file of scores is only read
+        if runs_trials and settings.scores is not None:
+            require_free(settings.scores)  # the trials are added to this file
+        with _hint_after_interrupt(settings.scores) if runs_trials else nullcontext():
             result = audit(requested)
-    drawn = [chart(result)] if result.measured is not None or pictures else []
+    charts = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
-        show(drawn[0], None, pictures)
-    return emit(document(result, requested.diagnostics, drawn), format_, outputs)
+        show(charts[0], None, pictures)
+    return emit(document(result, requested.diagnostics, charts), format_, outputs)
 
 
 @contextmanager
 def _hint_after_interrupt(path: str | None) -> Iterator[None]:
-    """Print after Ctrl-C where the finished trials of a function are stored. path: their file; None if they are not stored."""
+    """Say on standard error, after Ctrl-C in the block, where the finished trials are stored. The interrupt is then raised again.
+
+    Args:
+        path: File of the trials; None if they are not stored.
+    """
     try:
         yield
     except KeyboardInterrupt:

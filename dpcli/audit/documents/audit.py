@@ -46,7 +46,7 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
 
 
 def headline(audit: Audit) -> str:
-    """Return the verdict in one sentence. A pass never states that a program is private."""
+    """Return the verdict in one sentence, with the power of the audit after a pass. It never states that a program is private."""
     share = _percent(audit.confidence)
     failed = [check for check in audit.checks if not check.passed]
     if failed:
@@ -71,19 +71,23 @@ def _power_clause(audit: Audit) -> str:
 
 
 def _count_words(count: int, word: str) -> str:
+    """Return a count with its noun, in the plural unless the count is 1."""
     return f"1 {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def _setting(claim: Claim) -> str:
+    """Return delta, the unit, the adjacency and the source of a claim, in words."""
     return f"delta = {claim.delta!r} (per {_unit(claim)}, {claim.adjacency.value}; {claim.source})"
 
 
 def _unit(claim: Claim) -> str:
+    """Return the unit that the pipeline of a claim protects; "record" if none is stated."""
     unit = claim.account.pipeline.privacy.unit if claim.account is not None else None
     return unit or "record"
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent, with up to six significant digits."""
     return f"{100.0 * share:.6g} %"
 
 
@@ -98,6 +102,7 @@ def _tables(audit: Audit) -> Iterable[Table]:
 
 
 def _bounds_table(audit: Audit) -> Table:
+    """Return the table of proven bounds. Footnotes state the assumptions of bounds that do not decide."""
     assert audit.claim is not None
     claimed = up(audit.claim.epsilon)
     rows, footnotes = [], []
@@ -112,6 +117,7 @@ def _bounds_table(audit: Audit) -> Table:
 
 
 def _curve_table(curve: CurveTest) -> Table:
+    """Return the table of the curve test, which has one row."""
     row = (_curve_verdict(curve), _percent(curve.confidence), curve.detail)
     flagged = frozenset({0}) if curve.refuted else frozenset[int]()
     columns = ("verdict", "confidence", "evidence")
@@ -123,6 +129,7 @@ def _curve_verdict(curve: CurveTest) -> str:
 
 
 def _checks_table(checks: Sequence[ReplayCheck]) -> Table:
+    """Return the table of the checks of a replay."""
     rows = [
         (check.name, _check_verdict(check), check.message, check.power or "any counterexample in these pairs") for check in checks
     ]
@@ -190,6 +197,7 @@ def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], exit_code: int) -> 
 
 
 def _claim_data(claim: Claim) -> dict[str, Any]:
+    """Return a claim as JSON values."""
     pipeline = claim.account.pipeline if claim.account is not None else None
     return {
         "epsilon_upper": claim.epsilon,
@@ -201,6 +209,7 @@ def _claim_data(claim: Claim) -> dict[str, Any]:
 
 
 def _bound_data(bound: ProvenBound) -> dict[str, Any]:
+    """Return a lower bound as JSON values."""
     return {
         "method": bound.method,
         "epsilon_lower": bound.epsilon,
@@ -213,6 +222,7 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
 
 
 def _check_data(check: ReplayCheck) -> dict[str, Any]:
+    """Return a check of a replay as JSON values."""
     return {
         "name": check.name,
         "passed": check.passed,
@@ -223,9 +233,9 @@ def _check_data(check: ReplayCheck) -> dict[str, Any]:
     }
 
 
-THRESHOLDS = 160  # number of thresholds that are spread over the measured curve
-STRICTEST = 24  # number of thresholds at its strict end, all of which are drawn
-NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))
+THRESHOLDS = 160  # number of thresholds that are spread over the measured curve; more would not be seen
+STRICTEST = 24  # number of thresholds at its strict end, all of which are drawn, because the smallest rates prove the most
+NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))  # ends of the line of error rates that an attack by pure chance reaches
 
 
 def chart(audit: Audit) -> Chart:
@@ -255,6 +265,7 @@ def chart(audit: Audit) -> Chart:
 
 
 def _points(xs: Array, ys: Array) -> Points:
+    """Return the points of a line from their coordinates."""
     return tuple(zip(xs.tolist(), ys.tolist(), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The options by which commands name a session's ledger, and their messages about it."""
+"""The options --ledger, --dataset and --window of the commands that charge a ledger, and the messages of these commands about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNCHARGED = "charged to no ledger: the costs of runs on the same data add up, an
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
     """Return a context manager that yields the open ledger, or None if no ledger is named.
 
-    In the second case, a line on standard error says that nothing is charged, unless --quiet is given.
+    If no ledger is named, a line on standard error says that nothing is charged, unless --quiet is given.
     """
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
@@ -38,7 +38,15 @@ def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextMa
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan of a dry run, restricted to the blocks that the run would be charged on."""
+    """Return the plan of a dry run, restricted to the blocks that the run would be charged on.
+
+    Args:
+        plan: Plan of the run.
+        ledger, dataset, window: Values of --ledger, --dataset and --window.
+
+    Raises:
+        InputError: As in `over_window`.
+    """
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
@@ -46,7 +54,19 @@ def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequen
 
 
 def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """Return the plan restricted to the blocks that it is charged on. Print on standard error which rows are read."""
+    """Return the plan restricted to the blocks that it is charged on.
+
+    If the plan then has a window, print on standard error which rows are read, unless --quiet is given. If --window counts the last blocks
+    ("last 7 days"), print first which blocks these are.
+
+    Args:
+        plan: Plan of the run.
+        ledger: Open ledger; None without a ledger.
+        window: Values of --window.
+
+    Raises:
+        InputError: As in `over_window`.
+    """
     from dpcli.file.pipeline.datasets import UNCHECKED
     from dpcli.sessions.window import over_window
 
@@ -60,7 +80,12 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
 
 
 def warn_after_run(ledger: Ledger | None, run: str) -> None:
-    """Print a warning after a run if no ledger records it, or if it used most of a ledger's delta."""
+    """Print a warning after a run if no ledger records it, or if it costs at least half of the ledger's delta. --quiet prints none.
+
+    Args:
+        ledger: Open ledger; None without a ledger.
+        run: Key of the run in the ledger.
+    """
     if click.get_current_context().obj.quiet:
         return
     if ledger is None:
@@ -74,10 +99,10 @@ def warn_after_run(ledger: Ledger | None, run: str) -> None:
         complain(warning)
 
 
-def charged_ledger(what: str) -> Callable[..., Any]:
-    """Return the options --ledger, --dataset and --window. `what` is the help of --ledger."""
+def charged_ledger(ledger_help: str) -> Callable[..., Any]:
+    """Return a decorator that adds --ledger, --dataset and --window to a command. `ledger_help` is the help of --ledger."""
     return composed(
-        click.option("--ledger", metavar="LEDGER", help=what),
+        click.option("--ledger", metavar="LEDGER", help=ledger_help),
         click.option("--dataset", metavar="NAME", help="Use this dataset of --ledger, if the ledger has several."),
         window_option,
     )

@@ -76,6 +76,6 @@ def rows_data(plan: FilePlan) -> dict[str, Any]:
 
 
 def shown(folder: str) -> str:
-    """Return the path of a folder for messages. It is relative to the current folder if the folder is inside of it."""
+    """Return the path of a folder for messages. It is relative to the current folder if it lies inside of that folder."""
     relative = os.path.relpath(folder)
     return folder if relative.startswith("..") else relative

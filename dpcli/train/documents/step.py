@@ -55,7 +55,8 @@ def step_document(plan: TrainingPlan) -> Document:
     """Return the document. The shapes come from a rehearsal on synthetic records, which changes nothing outside of this process.
 
     Raises:
-        InputError: The run itself would be refused. Unavailable: a library is not installed or a model is not downloaded.
+        InputError: The run itself would be refused.
+        Unavailable: A library is not installed or a model is not downloaded.
     """
     trainer, noises = _rehearsed(plan)
     stages = [

@@ -38,10 +38,11 @@ NOT_COMPARED = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
 
 @dataclass(frozen=True, slots=True)
 class FrozenTensor:
-    """A tensor that is not trained, when its numbers were read.
+    """A tensor that is not trained, and what was known of it when its numbers were last read.
 
     Attributes:
-        written: Torch's count of writes, and the address of the numbers.
+        tensor: The tensor.
+        written: Torch's count of writes to the tensor then, and the address of its numbers.
         mark: Mark of the numbers.
     """
 
@@ -63,11 +64,11 @@ class Guard:
         model: Trained model.
         optimizer: Optimizer of the model.
         records: Records of the run.
-        modes: Mode of each module at the start, training or evaluation. Every step runs in these modes.
+        modes: Whether each module was in training mode at the start, and not in evaluation mode. Every step runs in these modes.
         start: Marks at the start, by name, of everything that no step may change.
         after_last_step: Marks, by name, of the weights and the optimizer state after the last step.
         records_read: Marks of the records at the start.
-        frozen: What was read of large frozen tensors, by identity.
+        frozen: Large frozen tensors whose numbers were read, by `id` of the tensor.
     """
 
     model: nn.Module
@@ -91,10 +92,10 @@ class Guard:
         self.after_last_step = by_name(self._step_marks())
 
     def require_unchanged(self, reads_all: bool = False) -> None:
-        """Check that nothing changed since the last step. Raises an InputError that names the first change.
+        """Check that nothing but the records' numbers changed since the last step. Raises an InputError that names the first change.
 
         Args:
-            reads_all: Whether the numbers of large frozen tensors are read even if torch counted no write.
+            reads_all: Whether the numbers of large frozen tensors are read even if torch counted no write to them.
         """
         if reads_all:
             self.frozen.clear()
@@ -225,9 +226,9 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 def _set_modes(modes: dict[nn.Module, bool]) -> None:
-    """Set each module to its mode, training or evaluation."""
-    for module, mode in modes.items():
-        module.training = mode
+    """Set each module to training mode (True) or evaluation mode (False)."""
+    for module, training in modes.items():
+        module.training = training
 
 
 def _changed(part: str) -> InputError:

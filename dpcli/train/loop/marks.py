@@ -1,7 +1,7 @@
 """Fingerprints, called marks, of the state of modules, classes and optimizers. The guard of a loop compares marks of two moments.
 
-Tensors, numbers, texts and containers of these are marked by value. All other objects are marked by identity. Modules are found among the
-registered submodules, and in lists, dictionaries and other attributes.
+Numbers, texts, arrays and containers of these are marked by value. Tensors are marked by identity and by value, and all other objects by
+identity. Modules are found among the registered submodules, and in the lists, tuples and dictionaries that are attributes of modules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BY_TEXT: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, 
 BY_BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
 INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer types by the size of a number in bytes; larger numbers use int32
 SIMPLE_TYPES = frozenset((type(None), bool, int, float, str))  # a value of these types is its own mark
-DEEPEST_NESTING = 32  # containers within more containers are marked without their parts
+DEEPEST_NESTING = 32  # a container within this many containers is marked without its parts, so that a search always ends
 SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward pass may call
 COPIED_NUMBERS = 2**16  # a tensor of fewer integers is copied; sums represent a larger one
 COLUMNS = 1021  # odd and not a usual layer width, so that doubling or negating all numbers changes the sum of every row
@@ -108,12 +108,14 @@ def mark(value: Any) -> object:
 
 @mark.register
 def _tensor_mark(value: Tensor) -> object:
+    """Return the tensor by identity, its numbers, and torch's count of writes if the numbers cannot be read."""
     content = numbers(value)
     return Itself(value), content, version(value) if content.bits is None else None
 
 
 @mark.register
 def _mapping_mark(value: Mapping) -> object:  # type: ignore[type-arg]
+    """Return the type of a mapping and the marks of its keys, in order."""
     return type(value), tuple(mark(key) for key in value)
 
 
@@ -121,11 +123,13 @@ def _mapping_mark(value: Mapping) -> object:  # type: ignore[type-arg]
 @mark.register(tuple)
 @mark.register(deque)
 def _sequence_mark(value: Any) -> object:
+    """Return the type and the length of a sequence."""
     return type(value), len(value)
 
 
 @mark.register
 def _set_mark(value: AbstractSet) -> object:  # type: ignore[type-arg]
+    """Return the type and the elements of a set, which are compared by their own equality."""
     return type(value), frozenset(value)
 
 
@@ -135,10 +139,12 @@ def version(value: Tensor) -> int | None:
 
 
 def _text_mark(value: Any) -> object:
+    """Return the type and the repr of a value, so that 1, 1.0 and True differ."""
     return type(value), repr(value)
 
 
 def _byte_mark(value: Any) -> object:
+    """Return the type, the shape and the bytes of an array."""
     return type(value), getattr(value, "shape", ()), value.tobytes()
 
 

@@ -121,7 +121,12 @@ class Private(Displayed):
         return self
 
     def __next__(self) -> PrivateBatch:
-        """Return the next sample, until the planned steps are taken. Raises InputError for a loop that never ends."""
+        """Return the next sample, until the planned steps are taken.
+
+        Raises:
+            StopIteration: All planned steps are taken.
+            InputError: The call is out of order, or the loop has asked MOST_ENDS times for a batch after the last one.
+        """
         try:
             return PrivateBatch(self._steps.draw())
         except StopIteration:
@@ -223,7 +228,7 @@ class Private(Displayed):
     def close(self) -> None:
         """Save a state from which `resume=True` continues the run. Before the first step, release the reservation instead.
 
-        No state is saved if a step was interrupted.
+        No state is saved if a step was interrupted. Do nothing after `finish`, or if the run is closed already.
         """
         if self._release.alive:
             self._steps.pause()
@@ -280,9 +285,13 @@ def private(
         `Private`. Iterate over it to draw the batches.
 
     Raises:
-        InputError: the file cannot be read, it declares a run that dpcli cannot train, or an argument is not as described. Denied: the
-            budget in the file or the ledger refuses the run. LedgerError: the ledger cannot be read. CannotCertify: the cost of the run
-            cannot be bounded. Unavailable: torch is not installed. After each of these errors, no noise was drawn and nothing is charged.
+        InputError: the file cannot be read, it declares a run that dpcli cannot train, or an argument is not as described.
+        Denied: the budget in the file or the ledger refuses the run.
+        LedgerError: the ledger cannot be read.
+        CannotCertify: the cost of the run cannot be bounded.
+        Unavailable: torch or safetensors is not installed.
+
+    After each of these errors, no noise was drawn and nothing is charged.
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
 

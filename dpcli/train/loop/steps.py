@@ -142,7 +142,12 @@ class LoopSteps:
         return self.taken + 1 if in_step and self.run.charge.started else self.taken
 
     def draw(self) -> int:
-        """Draw the sample of the next step, and return the number of the step. Raises StopIteration after the last step."""
+        """Draw the sample of the next step, and return the number of the step, from 1.
+
+        Raises:
+            StopIteration: All steps were taken.
+            InputError: The call is out of order.
+        """
         self._begin(LoopPhase.IDLE)
         with self._breaking():
             self.sample = next(self.samples, None)
@@ -178,7 +183,11 @@ class LoopSteps:
             self._end(LoopPhase.NOISED)
 
     def apply(self) -> None:
-        """Step the optimizer with the noisy gradient. Raises InputError if the optimizer does not call the hooks of `watch`."""
+        """Step the optimizer with the noisy gradient.
+
+        Raises:
+            InputError: The state of the run changed, or the optimizer does not call the hooks of `watch`. The run then breaks off.
+        """
         with self._breaking():
             self.guard.optimizer.step()
         if self.phase is not LoopPhase.IDLE:
@@ -211,7 +220,10 @@ class LoopSteps:
         return outcome
 
     def pause(self) -> None:
-        """End the run with a saved state, from which it resumes without repeating a step. Do nothing in the middle of a step."""
+        """End the run with a saved state, from which it resumes without repeating a step. Before the first step, release the reservation.
+
+        Do nothing in the middle of a step, after the end, or in a fork of the process that began the run.
+        """
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -247,7 +259,7 @@ class LoopSteps:
         return self.run.plan.repeated_portions(self.run.initial.resumed)
 
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Check before a step of the optimizer that it uses the noisy gradient and nothing else."""
+        """Check before a step of the optimizer that it uses the noisy gradient and nothing else. Raises InputError if it does not."""
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
                 "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise"
@@ -266,8 +278,8 @@ class LoopSteps:
                 )
 
     def _has_noisy_gradients(self) -> bool:
-        """Check whether each .grad is the noisy gradient of the step."""
-        return all(value is not None and torch.equal(value, self.gradients[name]) for name, value in self._gradients())
+        """Return whether each .grad is the noisy gradient of the step."""
+        return all(gradient is not None and torch.equal(gradient, self.gradients[name]) for name, gradient in self._gradients())
 
     def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer, and store marks of the state that it left."""

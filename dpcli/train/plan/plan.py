@@ -95,11 +95,14 @@ class TrainingPlan(PricedFile):
         return {"the file": self.fingerprint(), **{f"train.{key}": digest for key, digest in digests.items()}}
 
     def stage_at(self, step: int) -> Stage:
-        """Return the stage of the step after `step` steps."""
+        """Return the stage of the step that follows the first `step` steps; `step` must be less than `steps`."""
         return next(stage for stage in self.stages if step < stage.stop)
 
     def milestone(self, step: int) -> int:
-        """Return the next step after `step` at which a state is saved: a multiple of train.checkpoint_every, or the end of a stage."""
+        """Return the next step after `step` at which a state is saved: a multiple of train.checkpoint_every, or the end of a stage.
+
+        `step` must be less than `steps`.
+        """
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
 

@@ -126,7 +126,7 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
 
 
 def is_trainable(spec: Spec) -> bool:
-    """Check whether training can add the noise of a mechanism."""
+    """Return whether training can add the noise of a mechanism."""
     return isinstance(spec, PERFORMED)
 
 

@@ -100,7 +100,10 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
 
 
 def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
-    """Check whether the ledger shows that the run was not charged. A state is saved before the charge, so it may exist nevertheless."""
+    """Return whether the run is only reserved in the ledger, so that it took no step. A state is saved before the charge, so it may exist.
+
+    The result is False without a ledger.
+    """
     if ledger is None or initial.step > 0:
         return False
     run = ledger.state().runs.get(initial.run)
@@ -155,7 +158,11 @@ class RunCharge:
     started: bool = False
 
     def start(self) -> None:
-        """Charge the run permanently. Raises LedgerError if the ledger refuses the charge. No noise may be drawn then."""
+        """Charge the run permanently. Do nothing in a ledger if there is nothing to charge.
+
+        Raises:
+            Denied, LedgerError: As in `charge_run`. No record may be read and no noise drawn then.
+        """
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
             if self.repeats:
@@ -189,10 +196,13 @@ def _reason_to_stop(error: BaseException | None) -> str:
 
 
 def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoint) -> RunCharge:
-    """Reserve a new run in the ledger, or the steps that a resumed run may repeat.
+    """Return the charge of a new run, or of the steps that a resumed run may repeat. It is reserved in the ledger if it is not yet.
 
     After a crash it is unknown how many steps followed the last saved state. The steps up to the next state are therefore charged again,
     under a separate key. After a clean stop, no step is repeated and nothing is reserved.
+
+    Raises:
+        Denied: The ledger refuses the cost.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not initial.model or never_started(ledger, initial)
@@ -320,9 +330,12 @@ class ChargedRun:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state if the step is a milestone of the plan. Return the metrics that were measured then; None if there are none.
+        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics.
 
-        The last step is also a milestone. If the results cannot be written after it, a resumed run writes them without another step.
+        A state is saved after the last step as well. If the results then cannot be written, a resumed run writes them without another step.
+
+        Returns:
+            The metrics, which are empty if they could not be measured. None if none were to be measured after this step.
         """
         if step != self.plan.milestone(step - 1):
             return None
@@ -340,6 +353,9 @@ class ChargedRun:
 
         Args:
             clean: Whether it is certain that no step follows this state before the next one is saved.
+
+        Raises:
+            InputError: The state cannot be written.
         """
         if not self.ranks.first:
             return
@@ -357,10 +373,14 @@ class ChargedRun:
         save(os.path.join(self.folder, STATE), state)
 
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
-        """Write the model and the statement, commit the run, and return the outcome.
+        """Write the model and the statement, commit the run, and return the outcome. A run that took no step is charged as well.
 
         Args:
             unchecked: As in `Outcome`.
+
+        Raises:
+            InputError: A file cannot be written.
+            Denied, LedgerError: The ledger refuses the charge, or cannot be written.
         """
         self.start()
         if self.prepared.trainer.step < self.plan.steps:

@@ -51,7 +51,7 @@ class Description:
         run: Key of the run in the ledger.
         model: Facts about the model. Together with [train], they suffice to build it again.
         files: SHA-256 of each file, by name.
-        guarantee: Guarantee in words and numbers. Its `epsilon` is None if the run was not private.
+        guarantee: Guarantee as the function `guarantee` returns it. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
         ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
         metrics: Metrics on public data.
@@ -83,7 +83,7 @@ class Description:
         return [name for name, digest in self.files.items() if not self._has_digest(name, digest)]
 
     def _has_digest(self, name: str, digest: str) -> bool:
-        """Check whether a file of the run exists and has this SHA-256."""
+        """Return whether a file of the run exists and has this SHA-256."""
         path = self.path(name)
         return os.path.isfile(path) and digest_of(path) == digest
 
@@ -183,7 +183,7 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
 
 
 def _is_guarantee(values: Mapping[str, Any]) -> bool:
-    """Check whether the values form a guarantee. Its epsilon must be finite if the run was private, and None otherwise."""
+    """Return whether the values form a guarantee. Its epsilon must be finite if the run was private, and None otherwise."""
     private, epsilon, delta = values["private"], values["epsilon"], values["delta"]
     if type(private) is not bool or any(type(values[name]) is not str for name in ("unit", "adjacency", "accountant")):
         return False
@@ -194,7 +194,7 @@ def _is_guarantee(values: Mapping[str, Any]) -> bool:
 
 
 def is_run_file(name: str) -> bool:
-    """Check whether a run writes files with this name. Another name could lead out of the folder, or name a file that is executed."""
+    """Return whether a run writes files with this name. Another name could lead out of the folder, or name a file that is executed."""
     return name in RUN_FILES or ADAPTER_FILE.fullmatch(name) is not None
 
 

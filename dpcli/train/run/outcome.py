@@ -86,7 +86,7 @@ class Outcome:
 
 
 def left_by_run(folder: str, path: str) -> bool:
-    """Check whether the file at `path` is a result of the run in the folder.
+    """Return whether the file at `path` is a result of the run in the folder.
 
     Such a file must not be overwritten, because training the model again would cost epsilon again.
     """

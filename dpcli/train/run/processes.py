@@ -17,12 +17,12 @@ from types import FrameType
 
 
 def first_process() -> bool:
-    """Check whether this process writes and prints. Only the first of the processes that torchrun started does."""
+    """Return whether this process writes and prints. Only the first of the processes that torchrun started does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def several_processes() -> bool:
-    """Check whether torchrun started several processes."""
+    """Return whether torchrun started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 

@@ -48,7 +48,7 @@ class Ranks:
         return batch
 
     def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the sums over all processes. The result is valid in the first process only."""
+        """Return the sums over all processes, by name. The result is valid in the first process only."""
         return dict(sums)
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:

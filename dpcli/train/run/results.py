@@ -91,6 +91,10 @@ def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Led
 
     Args:
         unchecked: As in `Outcome`.
+
+    Raises:
+        InputError: A file cannot be written.
+        LedgerError: The run cannot be committed.
     """
     outcome = _outcome(prepared, folder, initial, unchecked)
     if not prepared.trainer.ranks.first:
@@ -154,9 +158,9 @@ def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tu
 
 
 def measure_or_explain(prepared: Prepared) -> tuple[Metrics, str]:
-    """Return the metrics on public data and "". If the metric fails, return no metrics and the error message.
+    """Return the metrics on public data and "". If measuring raises an InputError, return no metrics and the message of the error.
 
-    The failure raises no error, because the model would be lost although it has been charged.
+    The error is not passed on, because the model would then be lost although it has been charged.
     """
     try:
         return prepared.measure(), ""
@@ -178,7 +182,10 @@ def _finite(value: Any) -> Any:
 
 
 def _write_model(outcome: Outcome, prepared: Prepared) -> None:
-    """Write the model and the statement, each atomically. The files of an earlier run in the folder are removed first."""
+    """Write the model, the statement and the copy of the training file, each atomically. Then write the adapter and the last metrics.
+
+    The files of an earlier run in the folder are removed first.
+    """
     from safetensors.torch import save
 
     from dpcli.train.documents.run_statement import statement

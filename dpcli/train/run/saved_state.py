@@ -1,8 +1,10 @@
-"""The saved state from which a run can be resumed. It is written atomically, and never contains the state of a noise generator."""
+"""The file with the state from which an unfinished training run is resumed.
+
+It is written atomically. It never contains the state of a noise generator, so a resumed run draws fresh noise.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from collections.abc import Mapping
@@ -22,12 +24,12 @@ class Checkpoint:
 
     Attributes:
         step: Number of steps taken.
-        parts: Digests of the parts of the plan, by name.
+        parts: Digests of the parts of the plan, by name. A run is resumed only if all of them are unchanged.
         run: Key of the run in the ledger.
-        resumed: Step numbers at which the run was resumed so far.
+        resumed: Step numbers at which the run was resumed so far, if it may have repeated steps then.
         bound: Current bound C on the contribution of one record, which adaptive clipping changes.
         charged: Whether the run has a ledger.
-        clean: Whether the run stopped at this state, so that a resumed run repeats no step. This is so after Ctrl-C.
+        clean: Whether the run stopped at this state, for example after Ctrl-C. A resumed run then repeats no step.
         private: Whether all noise so far was secret. It is False if some noise came from a seed, or if an audit saw the noisy sums.
         model: State of the model; empty before the first step.
         optimizer: State of the optimizer.
@@ -48,21 +50,19 @@ class Checkpoint:
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint to a new file, and then replace the earlier checkpoint by it. Raises InputError if it cannot be written."""
+    """Replace the checkpoint at `path` atomically. Raises InputError if it cannot be written."""
     buffer = io.BytesIO()
     torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
         replace_file(path, buffer.getvalue())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(f"{path}.new")  # the incomplete file that a full disk leaves
         raise InputError(
             f"{path}: cannot be written ({error.strerror}): make room; --resume (resume=True) then continues from the last state, if any"
         ) from None
 
 
 def load_checkpoint(path: str) -> Checkpoint:
-    """Return the checkpoint at `path`. Raises InputError if there is none."""
+    """Return the checkpoint at `path`. Raises InputError if there is no file, or if the file is not a checkpoint of dpcli train."""
     if not os.path.isfile(path):
         raise InputError(f"--resume: no saved state at {path}: the run has ended, or never began")
     try:
@@ -73,7 +73,15 @@ def load_checkpoint(path: str) -> Checkpoint:
 
 
 def matching_checkpoint(path: str, parts: Mapping[str, str]) -> Checkpoint:
-    """Return the checkpoint at `path`. Raises InputError if there is none, or it belongs to another plan."""
+    """Return the checkpoint at `path`, which must belong to the present plan.
+
+    Args:
+        path: Path of the checkpoint.
+        parts: Digests of the parts of the present plan, by name.
+
+    Raises:
+        InputError: A part of the plan has changed since the checkpoint was written. Also as in `load_checkpoint`.
+    """
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:

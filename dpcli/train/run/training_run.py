@@ -46,8 +46,10 @@ def train(
 
     Raises:
         InputError: The run that the file declares is impossible, or contradicts an argument.
-        Denied: The ledger refuses the run.
-        LedgerError: The ledger cannot be read.
+        Denied: The budget in the file or the ledger refuses the run.
+        LedgerError: The ledger cannot be read or written, or has voided the run.
+        KeyboardInterrupt: A signal stopped the run between two steps. Its state is saved.
+        Unavailable: torch or safetensors is not installed.
     """
     require("torch", "safetensors")
     from dpcli.train.run.ranks import ranks_of

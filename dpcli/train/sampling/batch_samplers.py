@@ -1,8 +1,9 @@
 """The samplers that draw the batches of training. There is one for each sampling scheme.
 
-They draw exactly as the accountant assumes, from a stream that cannot be predicted. Rates come from the declarations in the file, never
-from the number of records. A rate of batch_size / len(data) would depend on the record whose absence must be hidden. The state of a
-sampler is not saved. A resumed run therefore draws new batches, and an interrupted pass costs as much as a complete one.
+They draw exactly as the accountant assumes. Rates come from the declarations in the file, never from the number of records: a rate of
+batch_size / len(data) would depend on the record whose absence must be hidden.
+
+The state of a sampler is not saved. A resumed run therefore draws new batches, and an interrupted pass costs as much as a complete one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-LARGEST_ORDER = 2**31  # largest number of records in a random order; the order is held in memory
+LARGEST_ORDER = 2**31  # largest number of places in a random order, which is held in memory: 16 GiB of 64-bit integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Population:
     """The actual and the declared number of records.
 
     Attributes:
-        records: Actual number of records, which is private.
+        records: Actual number of records, which is private if records may be added or removed.
         declared: Public number that privacy.dataset_size declares; None if the key is missing.
     """
 
@@ -51,8 +52,8 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
         records: Number of records; None if it is `dataset_size`.
 
     Raises:
-        InputError: The proof for the scheme does not cover this number of records. The number exceeds the declared number, or differs from
-            it under fixed-size.
+        InputError: The proof for the scheme does not cover this number of records, or the scheme needs a rate or a dataset_size that is
+            missing. The error is raised at the call, before the first batch.
     """
     return SAMPLERS[scheme.scheme](scheme, _population(dataset_size, records), stream)
 
@@ -69,23 +70,25 @@ def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
 def correlated_sampler(
     spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None
 ) -> Iterator[Indices]:
-    """Yield the batches for correlated noise.
+    """Yield the batches for correlated noise, without end. After each `spec.iterations` batches, another run of the noise begins.
 
-    Each record takes part in at most max_participations steps, which are at least min_separation steps apart. A run cycles through
-    `batch_count(spec)` batches of nearly equal size. The assignment of records to batches is drawn for the run. An absent record leaves its
-    place empty.
+    A run cycles through `batch_count(spec)` batches of nearly equal size, among which the records are divided at random. In a run, each
+    record therefore takes part in at most max_participations steps, which are at least min_separation steps apart.
 
     Args:
         spec: Mechanism with correlated noise.
         dataset_size, stream, records: As in `sampler`.
 
     Raises:
-        InputError: privacy.dataset_size is missing, or is less than the number of records.
+        InputError: privacy.dataset_size is missing, is less than the number of records, or exceeds `LARGEST_ORDER`.
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
-    runs = (cycle(_shuffled(population, size, batch_count(spec), stream)) for _ in repeat(None))
-    return chain.from_iterable(islice(run, spec.iterations) for run in runs)
+
+    def batches_of_run() -> Iterator[Indices]:
+        return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
+
+    return chain.from_iterable(batches_of_run() for _ in repeat(None))
 
 
 def batch_count(spec: CorrelatedSpec) -> int:
@@ -101,7 +104,10 @@ def batch_count(spec: CorrelatedSpec) -> int:
 def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:
     """Yield Poisson samples. The size of a sample is binomial, and the sample is a uniform subset of this size.
 
-    A sample that exceeds the largest size is truncated at random, which gives a uniform subset of the largest size.
+    A sample of more than max_batch_size records is truncated at random, which gives a uniform subset of max_batch_size records.
+
+    Raises:
+        InputError: There is no rate. Or max_batch_size is set, and the number of records exceeds privacy.dataset_size.
     """
     rate = _rate(scheme, population)
     if scheme.max_batch_size is not None and population.records > (population.declared or 0):
@@ -109,13 +115,17 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
             "expected at most privacy.dataset_size records with max_batch_size, found more: the accounting of truncated samples uses "
             "this number"
         )
-    most = population.records if scheme.max_batch_size is None else scheme.max_batch_size
+    largest = population.records if scheme.max_batch_size is None else scheme.max_batch_size
     size = Binomial(population.records, rate)
-    return (subset(stream, population.records, min(size.draw(stream), most)) for _ in repeat(None))
+    return (subset(stream, population.records, min(size.draw(stream), largest)) for _ in repeat(None))
 
 
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield uniform subsets of the declared size, or of the declared share rounded down. Their rate never exceeds the accounted rate."""
+    """Yield uniform subsets of the declared size. If only a rate is declared, their size is that share of the records, rounded down.
+
+    Raises:
+        InputError: There is no rate, or the size is 0 or exceeds the accounted share of the records.
+    """
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size
     if not 0 < size <= rate * population.records:
@@ -127,7 +137,10 @@ def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> It
 
 
 def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield the batches of passes. In a pass, the steps of each record are drawn independently of the other records."""
+    """Yield the batches of passes. In a pass, each record takes part in `participations` steps.
+
+    These steps are a uniform choice among the steps of the pass, independent of the choices of other records.
+    """
     steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
     passes = (different(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
@@ -154,7 +167,7 @@ def _none(scheme: Unsampled, population: Population, stream: Stream) -> Iterator
 
 
 def _population(dataset_size: int | None, records: int | None) -> Population:
-    """Return the population. Raises InputError if neither number is given."""
+    """Return the population. `records` defaults to `dataset_size`. Raises InputError if neither number is given."""
     count = dataset_size if records is None else records
     if count is None:
         raise InputError("expected a number of records, or privacy.dataset_size, found neither")
@@ -162,13 +175,21 @@ def _population(dataset_size: int | None, records: int | None) -> Population:
 
 
 def _shuffled(population: Population, size: int, count: int, stream: Stream) -> Iterator[Indices]:
-    """Yield `count` batches. They divide a random order of `size` places.
+    """Yield the batches of one pass. They divide the records at random, and each record is in one batch.
 
-    An absent record leaves its place empty, so that no other record's batch depends on the number of records. The accounting of a pass as
-    one run without sampling relies on this.
+    There is a place for each of the declared records. Each record gets a random place, and consecutive places form a batch. If fewer
+    records exist than are declared, the remaining places stay empty. The presence of a record thus changes its own batch and no other one.
+    The accountant needs this, because it prices a pass like one step on all records.
+
+    Args:
+        population: The actual and the declared number of records.
+        size: Number of places, which is the declared number of records.
+        count: Number of batches. Their numbers of places differ by at most one.
+        stream: Source of the random order.
     """
     place_of_record = order(stream, size)[: population.records]
-    return _batches(place_of_record * count // size, 1, count)
+    batch_of_record = place_of_record * count // size
+    return _batches(batch_of_record, 1, count)
 
 
 def _declared_size(population: Population, scheme: str) -> int:

@@ -28,17 +28,17 @@ from dpcli.train.tasks.lm_texts import PADDING, Tokens, records, synthetic_token
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
     """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
-    words = vocabulary(model, path)
-    tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
+    vocabulary_size = vocabulary(model, path)
+    tokens_of_records, units = records(train.data, train, tokens, vocabulary_size, path, rows)
     public = None
     if train.public == "held-out":
         chosen = held_out(len(tokens_of_records), train.held_out, units, path)
         tokens_of_records, public = tokens_of_records[~chosen], tokens_of_records[chosen]
     elif train.public is not None:
-        public = public_records(train, tokens, words, path)
+        public = public_records(train, tokens, vocabulary_size, path)
     if tokens_of_records.shape[1] < 2:
         raise InputError(f"{path}: train.data: no record has two tokens or more")
-    draw = partial(synthetic_tokens, tokens_of_records.shape[1], words)
+    draw = partial(synthetic_tokens, tokens_of_records.shape[1], vocabulary_size)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else owners_of(units, path)
     return Learning(
@@ -48,24 +48,26 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
         measure=measure,
         units=owners,
         draw=draw,
-        facts=facts(train, words, path),
+        facts=facts(train, vocabulary_size, path),
     )
 
 
-def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
+def public_records(
+    train: CausalLm, tokens: Tokens | None, vocabulary_size: int, path: str, rows: RowWindow | None = None
+) -> Tensor:
     """Return the records that the file declares public. Raises InputError if there are none.
 
     Args:
         train: [train] table.
         tokens: Tokenizer; None if the file names none.
-        words: Number of tokens in the model's vocabulary.
+        vocabulary_size: Number of tokens in the model's vocabulary.
         path: Path of the training file.
         rows: Window of the private records from which public records are held out; None for all records.
     """
     if train.public == "held-out":
-        tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
+        tokens_of_records, units = records(train.data, train, tokens, vocabulary_size, path, rows)
         return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
-    return records(train.public or "", replace(train, units=None), tokens, words, path)[0]
+    return records(train.public or "", replace(train, units=None), tokens, vocabulary_size, path)[0]
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

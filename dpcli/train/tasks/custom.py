@@ -134,7 +134,7 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
 
 
 def same_numbers(public: Batch, private: Batch) -> bool:
-    """Check whether two batches have the same numbers in the same order."""
+    """Return whether two batches have the same numbers in the same order."""
     public_leaves, private_leaves = tree_leaves(public), tree_leaves(private)
     if len(public_leaves) != len(private_leaves):
         return False

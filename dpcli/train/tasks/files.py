@@ -94,7 +94,7 @@ def _csv_lines(place: str) -> list[list[str]]:
 
 
 def _is_number(text: str) -> bool:
-    """Check whether a text is a number."""
+    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -173,7 +173,7 @@ def days(column: Any, kind: Any) -> list[int | None]:
 
 
 def contains_day(day: int | None, only: RowWindow) -> bool:
-    """Check whether a day is in the window. The day is a number of days since 1970-01-01.
+    """Return whether a day is in the window. The day is a number of days since 1970-01-01.
 
     None and years outside of Python's calendar are in no window.
     """
@@ -259,7 +259,7 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
 
 
 def _is_missing(owner: Any) -> bool:
-    """Check whether an owner is None, NaN, or an empty text."""
+    """Return whether an owner is None, NaN, or an empty text."""
     return owner is None or (type(owner) in (float, str, bytes) and (owner != owner or owner in ("", b"")))
 
 

@@ -134,11 +134,11 @@ def vocabulary(model: nn.Module, path: str) -> int:
     return width
 
 
-def facts(train: Language, words: int, path: str) -> dict[str, Any]:
+def facts(train: Language, vocabulary_size: int, path: str) -> dict[str, Any]:
     """Return the facts about a language model: tokenizer, vocabulary, context, and the digest of the code of the user's own model."""
     return {
         "tokenizer": tokenizer_source(train),
-        "vocabulary": words,
+        "vocabulary": vocabulary_size,
         "context": train.context,
         **code_of(train.model, path),
     }

@@ -265,6 +265,9 @@ def records(
         vocabulary: Number of tokens in the model's vocabulary.
         path: Path of the training file.
         rows: Window as for `texts_of`: .txt files and functions ignore it.
+
+    Raises:
+        InputError: The texts cannot be read, there are none, or a token id is not in the vocabulary.
     """
     texts = texts_of(source, train, path, rows)
     rows_of_texts = [cut(text, train, tokens, path) for text in texts.texts]

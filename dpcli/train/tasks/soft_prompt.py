@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:
     """Return the learning problem that [train] describes. Raises InputError if its model or its texts cannot be read."""
     model, tokens = language_model(train, path), required_tokens(tokens_of(train, path), path)
-    words = vocabulary(model, path)
-    label_tokens = verbalizers(train, tokens, words, path)
+    vocabulary_size = vocabulary(model, path)
+    label_tokens = verbalizers(train, tokens, vocabulary_size, path)
     private = texts_of(train.data, train, path, rows)
-    records = labelled(private, train, tokens, words, path)
+    records = labelled(private, train, tokens, vocabulary_size, path)
     public = None
     if train.public == "held-out":
         chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
         records, public = select(records, ~chosen), select(records, chosen)
     elif train.public is not None:
-        public = public_records(train, tokens, words, path)
+        public = public_records(train, tokens, vocabulary_size, path)
     measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
     units = None if private.units is None else owners_of(private.units, path)
-    draw = partial(synthetic_labelled, records[0].shape[1], words, len(label_tokens))
-    model_facts = {**facts(train, words, path), "labels": list(train.labels)}
+    draw = partial(synthetic_labelled, records[0].shape[1], vocabulary_size, len(label_tokens))
+    model_facts = {**facts(train, vocabulary_size, path), "labels": list(train.labels)}
     return Learning(
         model=model,
         loss=partial(loss, label_tokens),
@@ -58,27 +58,27 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
 
 
 def public_records(
-    train: SoftPrompt, tokens: Tokens, words: int, path: str, rows: RowWindow | None = None
+    train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the labelled texts that the file declares public. Raises InputError if there are none.
 
     Args:
         train: [train] table.
         tokens: Tokenizer.
-        words: Number of tokens in the model's vocabulary.
+        vocabulary_size: Number of tokens in the model's vocabulary.
         path: Path of the training file.
         rows: Window of the private texts from which public texts are held out; None for all texts.
     """
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
-        records = labelled(private, train, tokens, words, path)
+        records = labelled(private, train, tokens, vocabulary_size, path)
         chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
         return select(records, chosen)
     public = texts_of(train.public or "", replace(train, units=None), path)
-    return labelled(public, train, tokens, words, path)
+    return labelled(public, train, tokens, vocabulary_size, path)
 
 
-def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
+def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> Tensor:
     """Return the first token of each label's word, of shape (labels,).
 
     Raises:
@@ -88,25 +88,25 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Ten
     first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(first_tokens)) < len(first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(chosen)}")
-    if not all(0 <= token < words for token in first_tokens):
+    if not all(0 <= token < vocabulary_size for token in first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words whose tokens the model has, found {first_names(chosen)}")
     return torch.tensor(first_tokens)
 
 
-def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
+def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> tuple[Tensor, Tensor]:
     """Return the token ids of texts, of shape (n, T), and their labels, of shape (n,)."""
-    ids = prompts(texts.texts, train, tokens, words, path)
+    ids = prompts(texts.texts, train, tokens, vocabulary_size, path)
     return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
 
 
-def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
+def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> Tensor:
     """Return the token ids of texts inserted into the template, of shape (n, T). A text that is too long is cut off."""
     prefix, suffix = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(prefix) - len(suffix)
     if room < 1:
         raise InputError(f"{path}: train.context: the template leaves no room for the text")
     rows = [np.concatenate([prefix, encoded(text, tokens, path)[:room], suffix]) for text in texts]
-    return padded(rows, words, path)
+    return padded(rows, vocabulary_size, path)
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
@@ -163,8 +163,8 @@ def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tenso
     return {"accuracy": correct_count / len(all_labels)}
 
 
-def synthetic_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
+def synthetic_labelled(length: int, vocabulary_size: int, labels: int, count: int, stream: Stream) -> Batch:
     """Return `count` synthetic records, which are random tokens with random labels."""
-    ids = synthetic_tokens(length, words, count, stream)
+    ids = synthetic_tokens(length, vocabulary_size, count, stream)
     drawn_labels = stream.words(count) % np.uint64(labels)
     return ids, torch.from_numpy(drawn_labels.astype(np.int64))

@@ -225,7 +225,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
 
 
 def _is_ambiguous(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
-    """Check whether the file has a second statement or payload, which another reader might use instead."""
+    """Return whether the file has a second statement or payload, which another reader might use instead."""
     if envelope is content:
         return bool(content.keys() & STATEMENT_NAMES)
     return bool(content.keys() & (STATEMENT_NAMES | ENVELOPE_NAMES)) or bool(envelope.keys() & STATEMENT_NAMES)

@@ -30,6 +30,9 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
     """Return the texts of --prompt, followed by the texts of DATA.
 
     The texts of DATA are the lines of a .txt file, the text column of a .csv, .jsonl or .parquet file, or the result of a function.
+
+    Raises:
+        InputError: DATA cannot be read, or has a value that is not a text.
     """
     if question.source is None:
         return list(question.prompts)
@@ -173,6 +176,7 @@ class TextClassifier(TrainedModel):
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
     """Return the classifier that [train] describes. Raises InputError if it cannot be built."""
     place = place_of(description, train.model)
-    model, words = language_model(train, place), description.count("vocabulary")
+    model, vocabulary_size = language_model(train, place), description.count("vocabulary")
     tokens = required_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
-    return TextClassifier(model, train, description, tokens, words, verbalizers(train, tokens, words, place))
+    label_tokens = verbalizers(train, tokens, vocabulary_size, place)
+    return TextClassifier(model, train, description, tokens, vocabulary_size, label_tokens)

@@ -39,7 +39,8 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
 
     Raises:
         InputError: the folder has no run with a description, or a file was changed after the run. The module or the frozen weights of the
-            training have changed, or cannot be found. Unavailable: torch is not installed.
+            training have changed, or cannot be found.
+        Unavailable: torch or safetensors is not installed.
 
     >>> import dpcli
     >>> model = dpcli.load_model("runs/digits")                 # doctest: +SKIP

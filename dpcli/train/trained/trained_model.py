@@ -142,7 +142,7 @@ def place_of(description: Description, source: str) -> str:
 
 
 def _holds(folder: str, source: str) -> bool:
-    """Check whether a folder contains a file, or the module of a function."""
+    """Return whether a folder contains a file, or the module of a function."""
     module, colon, _ = source.partition(":")
     if not colon:
         return os.path.exists(os.path.join(folder, source))
