@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
@@ -18,6 +18,9 @@ from dpcli.predict.models.model_answers import digest_of
 from dpcli.predict.pate.pate_plan import HELD_OUT, Pate
 from dpcli.predict.pate.record_columns import Columns, inputs_of, labels_of, read_records
 from dpcli.predict.shards import shards_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # A share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up.
 HELD_OUT_ROUNDING = 0.01
@@ -131,7 +134,7 @@ def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path:
     return indices
 
 
-def held_out_mask(pate: Pate, count: int) -> Array:
+def held_out_mask(pate: Pate, count: int) -> NDArray[np.bool_]:
     """Return for each record whether it is declared public, (count,) bool.
 
     Every k-th record is, beginning with the first. k is 1 / held_out rounded up, so that no larger share than the stated one is public.
@@ -142,7 +145,7 @@ def held_out_mask(pate: Pate, count: int) -> Array:
     if pate.held_out > 0.5:
         raise InputError(f"pate.held_out: expected at most half of the records, found {pate.held_out:g}")
     spacing = math.ceil(1.0 / pate.held_out - HELD_OUT_ROUNDING)
-    return np.asarray(np.arange(count) % spacing == 0)
+    return np.asarray(np.arange(count) % spacing == 0, dtype=np.bool_)
 
 
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
