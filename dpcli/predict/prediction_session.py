@@ -57,7 +57,7 @@ class AnswerCount:
     name: str = ""
 
     def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
-        """Return the durable count. It is in the ledger if there is one. Otherwise it is at `place`, or in the session's folder if that is None.
+        """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
             place: As in `open_queries`. The name of the count, if it has one, is appended.
