@@ -17,7 +17,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.section import in_section
 from dpcli.file.pipeline.series import find_calibrate, substituted, with_placeholders
 from dpcli.file.toml import syntax
-from dpcli.file.toml.findings import Diagnostic, Finding, Findings, InvalidFile, Path, TooMany
+from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, KeyFinding, Path, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.shown import key_text
 
@@ -65,7 +65,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
     return pipeline, _all_diagnostics(findings, tables, content, path)
 
 
-def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Finding]]:
+def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[KeyFinding]]:
     """Return the text of a file, its tables with plain entries, and the findings about keys of these tables.
 
     A number replaces each "calibrate", as in `examine`.

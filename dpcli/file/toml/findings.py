@@ -1,7 +1,7 @@
 """Errors and warnings about a file: how they are collected while the file is read, and how they are printed.
 
 The check of a table yields each error as a `Problem`. The reader adds the code of the rule that is broken, and collects the result as a
-`Finding` in `Findings`. A `Diagnostic` is a finding, or a warning of a lint rule, with its line and column. `render` prints it with the
+`KeyFinding` in `Findings`. A `Diagnostic` is a finding, or a warning of a lint rule, with its line and column. `render` prints it with the
 source line and a caret.
 """
 
@@ -30,7 +30,7 @@ class TooMany(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class KeyFinding:
     """An error at a key of a file.
 
     Attributes:
@@ -64,7 +64,7 @@ class Findings:
         advice: A function that gives advice about an unknown key. None for a pipeline file, for which the reader has its own advice.
     """
 
-    items: list[Finding] = field(default_factory=list)
+    items: list[KeyFinding] = field(default_factory=list)
     more: bool = False
     advice: Advice | None = None
 
@@ -76,7 +76,7 @@ class Findings:
         if len(self.items) >= MAX_FINDINGS:
             self.more = True
             raise TooMany
-        self.items.append(Finding(rule, key, expected, actual, hint, tuple(among)))
+        self.items.append(KeyFinding(rule, key, expected, actual, hint, tuple(among)))
 
 
 Severity = Literal["error", "warning"]
