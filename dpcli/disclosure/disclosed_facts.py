@@ -23,8 +23,7 @@ class Facts:
     Attributes:
         account: Account of the pipeline.
         meaning: Meaning of the guarantee; None if no finite epsilon is certified.
-        unamplified: Account of the same run with batches in a shuffled or fixed order. It is None if no batches are drawn at random, or if
-            such a run cannot be accounted.
+        unamplified: Account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
         diagnostics: Findings of the rules about the file.
         rows: Description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
         proof: The certificate that proves epsilon; None if none was given.
@@ -69,7 +68,8 @@ def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Di
         delta: Delta at which epsilon is bounded; None for the delta of the file.
         diagnostics: Findings of the rules about the file.
 
-    Raises InputError as `account` does.
+    Raises:
+        InputError: As for `account`.
     """
     file_account, explained = meaning(pipeline, delta)
     return Facts(file_account, explained, _unamplified(pipeline, file_account), diagnostics)
@@ -80,7 +80,7 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
 
     The result is None if no records are drawn at random, if the file is adaptive, or if such a run cannot be accounted.
     """
-    if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
+    if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):
         return None
     in_passes = tuple(map(_in_passes, pipeline.mechanisms))
     try:
@@ -88,7 +88,7 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
     except InternalError:
         raise
     except DpcliError:
-        return None  # a disclosure leaves out a run that cannot be accounted
+        return None
 
 
 def amplified(entry: Entry) -> bool:

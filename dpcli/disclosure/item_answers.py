@@ -1,4 +1,8 @@
-"""Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account."""
+"""Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account.
+
+A function that is named like an item of items.py returns the answer to this item on one line. It returns None if the file does not state
+the answer.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.plots.drawing import bound, few, few_up, parameter
 
-MOST_LISTED = 8  # largest number of mechanisms that one line names
+# Limits that keep an answer on a readable line.
+MOST_LISTED = 8  # largest number of mechanisms, or other words, that one line lists
 LONGEST_VALUE = 60  # largest number of characters of a key's value in one line
 
 ADJACENCIES = {
@@ -100,6 +105,7 @@ def guarantee(facts: Facts) -> str:
 
 
 def _rho(facts: Facts) -> RhoVerdict | None:
+    """Return the verdict on the cap on rho; None if the budget has no such cap."""
     return None if facts.account.budget is None else facts.account.budget.rho
 
 
@@ -183,6 +189,7 @@ def charged_mechanisms(facts: Facts) -> list[str]:
 
 
 def _costly_charges(facts: Facts) -> list[BillLine]:
+    """Return the charges of mechanisms that read private data, and are not mere post-processing."""
     return [charge for charge in facts.account.charges if any(map(_reads_private_data, charge.entries))]
 
 
@@ -207,6 +214,7 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _relative_to(entry: Entry) -> str:
+    """Return in words what the noise of an entry is measured against."""
     stated = getattr(entry.spec, "sensitivity", None)
     if stated is not None:
         return f"sensitivity {_plain(stated)} under the file's adjacency, as stated"
@@ -226,6 +234,7 @@ def _reads_private_data(entry: Entry) -> bool:
 
 
 def _keys(entry: Entry) -> tuple[str, ...]:
+    """Return the names of the keys of an entry's type, whether or not the file states them."""
     kind: type = type(entry.spec)
     return tuple(members_of(kind))
 
@@ -282,6 +291,7 @@ def assumptions(facts: Facts) -> str:
 
 
 def _sampling_words(entry: Entry, facts: Facts) -> str:
+    """Return the sampling scheme of an entry, with its batch size and its rate, rounded up, if they are known."""
     scheme = entry.sampling
     if scheme is None:
         words = "none, every run reads all records"
@@ -298,7 +308,7 @@ def _sampling_words(entry: Entry, facts: Facts) -> str:
 
 
 def without_amplification(facts: Facts) -> str:
-    """Return the guarantee without random sampling, in words."""
+    """Return in words the guarantee without random sampling, or why it does not differ or is not known."""
     if facts.unamplified is not None:
         order = "if the batches were in a shuffled or fixed order, in which an absent record leaves its place empty"
         return f"{order}: {stated_epsilon(facts.unamplified)}"
@@ -343,6 +353,7 @@ def parameters(entry: Entry) -> str:
 
 
 def _short(value: Any, name: str = "") -> str:
+    """Return the value of the key `name` as by `_plain`, cut to LONGEST_VALUE characters."""
     text = _plain(value, name)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
@@ -383,10 +394,12 @@ def _section(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
 
 
 def _place_of_noise(federated: Mapping[str, Any]) -> str:
+    """Return in words where federated training adds its noise, and who sees what."""
     return NOISE[federated["noise"]].format_map({"min_clients": 0, "dishonest": 0, **federated})
 
 
 def _joined(*texts: str | None) -> str | None:
+    """Return the texts, joined, without those that are None or empty; None if none is left."""
     return "; ".join(text for text in texts if text) or None
 
 

@@ -27,7 +27,7 @@ class Item:
     Attributes:
         id: Stable identifier for machine-readable output.
         question: The question that it answers, in words for readers.
-        asked_by: The document that asks the question, and the place in it.
+        asked_by: Letters of the documents that ask the question, as in the docstring of this module, each with the place in it.
         keys: Keys of the file, each of which can state the answer. Empty if no key states it: the answer follows from keys that every file
             has, or the item is left out if there is no answer.
         answer: Function that returns the answer of a file. It never guesses.
@@ -95,9 +95,9 @@ DERIVED: Mapping[str, tuple[tuple[str, ...], AnswerFunction]] = {
 
 
 def _chapter(title: str, *lines: tuple[str, str, str]) -> Chapter:
-    """Return a chapter with an item for each line, which has the item's id, question and `asked_by`.
+    """Return a chapter with an item for each line (id, question, asked_by).
 
-    An item that is not in DERIVED is the text of the key of [disclosure] with its name.
+    The answer to an item that is not in DERIVED is the text of the key of [disclosure] that has the item's id, with "_" for "-".
     """
     items = []
     for item_id, question, asked_by in lines:
@@ -107,6 +107,7 @@ def _chapter(title: str, *lines: tuple[str, str, str]) -> Chapter:
     return Chapter(title, tuple(items))
 
 
+# The forms: a statement of disclosure, and the entry of a registry of deployments. The lists after them name the documents.
 STATEMENT = (
     _chapter(
         "setting",

@@ -55,7 +55,7 @@ class Statement:
 
     Attributes:
         chapters: Title and answers of each chapter, in the order of the form.
-        asked_by: Documents for which the letters in the items stand.
+        asked_by: Documents for which the letters in `asked_by` of the items stand.
         passages: Passages in plain words; () if the form has none.
     """
 
@@ -71,19 +71,19 @@ class Statement:
 
     @property
     def silent(self) -> tuple[Answer, ...]:
-        """Return the answers to items about which the file says nothing."""
+        """Return the answers without a text, as the file says nothing about their items."""
         return tuple(answer for answer in self.answers if not answer.stated)
 
 
 def disclosure(facts: Facts) -> Statement:
-    """Return the disclosure statement."""
+    """Return the disclosure statement, with passages in plain words."""
     chapters = _answer_chapters(STATEMENT, facts)
     answers = tuple(answer for _, chapter in chapters for answer in chapter)
     return Statement("Disclosure statement", facts, chapters, ASKED_BY, _plain_words(facts, answers))
 
 
 def registry_entry(facts: Facts) -> Statement:
-    """Return the entry for a registry of deployments."""
+    """Return the entry for a registry of deployments, which has no passages."""
     return Statement("Registry entry", facts, _answer_chapters(REGISTRY, facts), REGISTRY_ASKED_BY)
 
 

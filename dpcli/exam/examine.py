@@ -1,4 +1,7 @@
-"""The exam of a registered mechanism type, accountant, filter or format. It consists of questions, each with cases and faults."""
+"""The questions of the exam for each registered mechanism type, accountant, filter and output format, and their results.
+
+`examine` is the entry point. A question is asked about several cases, and each case has no fault, or some.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,11 @@ from dpcli.exam.examined import sound, unexamined
 from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
 from dpcli.exam.filter_plants import FILTER_PLANTS, opened
 from dpcli.exam.filter_plants import undetected as undetected_in_filter
-from dpcli.exam.known import Known, Reply, answers, one_of_each
+from dpcli.exam.known import Known, Reply, one_of_each
+from dpcli.exam.known import answers as replies
 from dpcli.exam.mechanism_laws import LAWS
-from dpcli.exam.plants import PLANTS, undetected
+from dpcli.exam.plants import PLANTS
+from dpcli.exam.plants import undetected as undetected_in_mechanism
 from dpcli.exam.subjects import drawn
 from dpcli.exam.views import VIEWS, ReducedView, contradictions, has_view
 from dpcli.exam.written import OMISSIONS, documents, left_out, render_of
@@ -34,7 +39,13 @@ MOST_FAULTS = 8  # largest number of faults that are reported for one question
 
 @dataclass(frozen=True, slots=True)
 class ExamLine:
-    """A question of the exam, the number of its cases, and its first MOST_FAULTS faults."""
+    """The result of one question.
+
+    Attributes:
+        question: The property that every case must have.
+        cases: Number of cases that were tested.
+        faults: The first MOST_FAULTS faults, in words; empty if there are none.
+    """
 
     question: str
     cases: int
@@ -42,9 +53,14 @@ class ExamLine:
 
 
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
-    """Yield the line of every question about the mechanism type, accountant, filter or format with the given name.
+    """Return an iterator over the results of all questions about one type, accountant, filter or format, which it computes one by one.
 
-    Raises InputError if the name is unknown.
+    Args:
+        name: Registered name.
+        seed: Seed of the cases that are drawn at random.
+
+    Raises:
+        InputError: If the name is unknown.
     """
     for names, examiner in EXAMINERS:
         if name in names():
@@ -54,7 +70,7 @@ def examine(name: str, seed: int) -> Iterator[ExamLine]:
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
-    """Examine a mechanism type by enumeration, accountants, coverage, views, laws and planted bugs."""
+    """Yield the results for a mechanism type. A type without references is a fault by itself, as nothing can then be enumerated."""
     if not references_of(kind):
         yield ExamLine(
             "it has references", 1, (f"no references; its plugin must set references = {{{kind!r}: 'module:REFERENCES'}}",)
@@ -73,28 +89,29 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     mechanisms = [(subject.text, mechanism) for subject in subjects for mechanism, _ in subject.steps]
     yield exam_line("no view contradicts another", ((text, contradictions(mechanism)) for text, mechanism in mechanisms))
     yield exam_line("laws of any mechanism hold", ((subject.text, lawless(subject.pipeline)) for subject in subjects))
-    yield detection("planted bugs are detected", PLANTS, lambda plant: undetected(kind, plant))
+    yield detection("planted bugs are detected", PLANTS, lambda plant: undetected_in_mechanism(kind, plant))
     attaining = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
     yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
 
 
 def false_answers(name: str, question: Known) -> Iterator[Reply]:
-    """Yield the replies of the named accountant that the enumeration contradicts."""
-    return (reply for reply in answers(load(ACCOUNTANTS[name]), [question]) if reply.false)
+    """Return an iterator over the replies of the named accountant that the enumeration contradicts."""
+    return (reply for reply in replies(load(ACCOUNTANTS[name]), [question]) if reply.false)
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
-    """Yield each violation of the laws that hold for every mechanism."""
+    """Yield each violation of the laws of any mechanism. A law is skipped if it cannot be tested on this pipeline."""
     for law in LAWS:
         with suppress(InputError):
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
 
 
 def undetected_view(attaining: Sequence[Mechanism], view: str) -> bool:
-    """Return whether the exam does not detect a planted bug that makes the view ten times too small.
+    """Return whether no contradiction reveals a planted bug that makes a view ten times too small. False if no mechanism has the view.
 
     Args:
         attaining: Mechanisms that attain their dominating pairs. The bug is planted in each that has the view.
+        view: Name of the view, a key of VIEWS.
     """
     with_view = [mechanism for mechanism in attaining if has_view(mechanism, view)]
     planted = (ReducedView(mechanism, view) for mechanism in with_view)
@@ -102,19 +119,19 @@ def undetected_view(attaining: Sequence[Mechanism], view: str) -> bool:
 
 
 def accountant(name: str, seed: str) -> Iterator[ExamLine]:
-    """Examine an accountant by every enumeration and by planted bugs."""
+    """Yield the results for an accountant. If it claims no bounds, only bugs that claim bounds are planted."""
     examined = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
     if examined.sound:
         yield exam_line("no answer is false", ((question.label, false_answers(name, question)) for question in questions))
-        is_silent = next(answers(examined, questions), None) is None
+        is_silent = next(replies(examined, questions), None) is None
         yield exam_line("it answers a question", [(name, ["no answer to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
     yield detection("planted bugs are detected", bugs, lambda plant: not detected(bugs[plant], examined))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
-    """Examine a privacy filter by its laws and by planted bugs."""
+    """Yield the results for a privacy filter: its laws under several caps, and planted bugs."""
     sample_runs = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
     yield exam_line(
@@ -124,7 +141,7 @@ def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
-    """Examine an output format. It must show every part that it declares, and the exam must detect a part that is left out."""
+    """Yield the results for an output format: it shows every part that it declares, and an omitted part is detected."""
     yield exam_line("it declares the parts that it shows", [(name, [] if shows(name) else ["it declares no part"])])
     drawings = (document for document, _ in documents(name, seed))
     yield exam_line(
@@ -134,10 +151,10 @@ def output_format(name: str, seed: str) -> Iterator[ExamLine]:
 
 
 def exam_line(question: str, cases: Iterable[tuple[str, Iterable[object]]]) -> ExamLine:
-    """Return the line of a question, with its first MOST_FAULTS faults.
+    """Return the result of a question. Every case is counted; faults beyond MOST_FAULTS are not read.
 
     Args:
-        cases: Label and faults of each case.
+        cases: Label and faults of each case. The text of a fault is its `str`.
     """
     count = 0
     faults: list[str] = []
@@ -149,11 +166,18 @@ def exam_line(question: str, cases: Iterable[tuple[str, Iterable[object]]]) -> E
 
 
 def detection(question: str, planted: Collection[str], is_undetected: Callable[[str], bool]) -> ExamLine:
-    """Return the line of a question whose cases are planted faults, of which the undetected ones are listed."""
+    """Return the result of a question whose cases are planted bugs. Each undetected bug is a fault.
+
+    Args:
+        planted: Names of the bugs.
+        is_undetected: Function from a name to whether the exam misses the bug.
+    """
     undetected_names = (name for name in planted if is_undetected(name))
     return ExamLine(question, len(planted), tuple(islice(undetected_names, MOST_FAULTS)))
 
 
+# For each kind of plugin: a function that returns its registry, and a function that yields the results for a name and a seed. Registries
+# are read only when they are used, as they may be replaced.
 EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[ExamLine]]], ...] = (
     (lambda: MECHANISMS, mechanism),
     (lambda: ACCOUNTANTS, accountant),

@@ -1,4 +1,4 @@
-"""The table of the examinations that cover each combination of mechanism type, adjacency, sampling scheme and accountant."""
+"""The coverage of the exam: which combinations of mechanism type, adjacency, sampling scheme and accountant it examines, and how."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.exam.known import answers, known
 from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
 from dpcli.exam.subjects import SEED, drawn
 
-SEEDS = 3  # number of seeds with which files are drawn; a combination is meaningful if one of these files has it
+SEEDS = 3  # number of seeds with which files are drawn; one seed alone might miss a combination
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,23 +33,24 @@ def sound() -> tuple[str, ...]:
 
 @functools.cache
 def meaningful(kind: str) -> frozenset[Combination]:
-    """Return the combinations of a valid file, for every sound accountant."""
+    """Return the combinations that occur in valid files, with every sound accountant. The files are drawn at random."""
     seeds = (str(SEED), *(f"{SEED}/{k}" for k in range(1, SEEDS)))
     subjects = chain.from_iterable(drawn(kind, seed) for seed in seeds)
     return frozenset(_with(kind, {(subject.adjacency, subject.scheme) for subject in subjects}, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:
-    """Return the combinations whose bounds are compared with an enumeration of the worst release."""
+    """Return the combinations, with every sound accountant, whose bounds are compared with an enumeration."""
     return _with(kind, {(statement.adjacency, statement.scheme) for statement in known(kind)}, sound())
 
 
 def under_laws(kind: str) -> set[Combination]:
-    """Return the combinations for which the laws of any mechanism are tested."""
+    """Return the combinations for which the laws of any mechanism are tested, with the few accountants that the laws use."""
     return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
 def _with(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
+    """Return every (adjacency, scheme) pair combined with every accountant."""
     return {Combination(kind, *pair, name) for pair in pairs for name in accountants}
 
 
@@ -57,12 +58,15 @@ EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L":
 
 
 def unexamined(kind: str) -> frozenset[Combination]:
-    """Return the combinations of a valid file that no enumeration covers."""
+    """Return the combinations of valid files that no enumeration covers."""
     return meaningful(kind) - enumerated(kind)
 
 
 def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
-    """Yield the lines of the table. It has a column for each accountant; LEGEND explains the letters."""
+    """Yield the lines of a table with a row for each type, adjacency and scheme, and a column for each accountant.
+
+    LEGEND explains the letters.
+    """
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}
@@ -73,7 +77,7 @@ def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
 
 
 def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> str:
-    """Return the letters of the examinations that cover a combination."""
+    """Return the letters of the examinations that cover a combination, or another sign of LEGEND."""
     accountant = load(ACCOUNTANTS[combination.accountant])
     if not accountant.sound:
         return "~"

@@ -25,24 +25,24 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened
 PRICED_AT = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger
-MOST_CHARGES = 10**5  # largest number of successive charges of one run
+MOST_CHARGES = 10**5  # largest number of successive charges of one run, so that a run that costs nothing ends
 ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
-STEP_GROWTH = 256  # factor by which a law raises the number of steps
+STEP_GROWTH = 256  # factor by which a law raises the number of steps; the cost then grows by far more than rounding
 LARGE_EPSILON = 300.0  # an epsilon above the epsilon of any ledger
 DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedLedger:
-    """A privacy filter with the cap of its ledger."""
+    """A privacy filter with the cap (epsilon, delta) of its ledger."""
 
     the_filter: Filter
     epsilon: float
     delta: float
 
     def cost(self, run: Pipeline, delta: float) -> Amounts | None:
-        """Return the run's cost; None if the filter cannot price the run, and therefore refuses it."""
+        """Return the run's cost, priced at `delta`; None if the filter cannot price the run, and therefore refuses it."""
         try:
             return amounts.read(self.the_filter.cost(run, delta).amounts)
         except (CannotCertify, NotRepresentable, InputError):
@@ -57,7 +57,7 @@ class ExaminedLedger:
         return self.the_filter.epsilon(spent, self.delta)
 
     def granted(self, cost: Amounts) -> int:
-        """Return the number of successive runs of this cost that the filter grants."""
+        """Return the number of successive runs of this cost that the filter grants, at most MOST_CHARGES."""
         caps = self.caps
 
         def is_refused(count: int) -> bool:
@@ -67,6 +67,7 @@ class ExaminedLedger:
 
 
 def times(cost: Amounts, count: int) -> dict[str, Decimal]:
+    """Return the cost of `count` runs, exactly."""
     return {name: amounts.EXACT.multiply(value, Decimal(count)) for name, value in cost.items()}
 
 

@@ -1,4 +1,8 @@
-"""Tests of output formats by random documents with traceable words, and by copies of these documents in which one item is left out."""
+"""Tests of output formats by random documents.
+
+Every word of a document can be recognised in the output. `left_out` looks for each word that the format must show. Each of `OMISSIONS`
+leaves out or changes one item before a document is rendered, and `left_out` must detect this.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from dpcli.base.registry import FORMATS
 from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Suppression, Table
 from dpcli.document.formats.facts import for_screen, judges, shows
 
+# Characters that have a special meaning in some format, or are not in ASCII. The last one is a space of no width.
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200  # number of columns of the screen; no marked word is broken at this width
 DOCUMENTS = 16  # number of documents that are drawn for one format
@@ -26,17 +31,22 @@ JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts mu
 class DrawnDocument:
     """A generator of random documents.
 
-    Every word is unique. The characters before and after it have a special meaning in some format.
+    Every word is unique, and stands between two of the AWKWARD characters.
+
+    Attributes:
+        words: Number of words and numbers that have been drawn.
     """
 
     random: Random
     words: int = field(default=0)
 
     def text(self) -> str:
+        """Draw a new word."""
         self.words += 1
         return f"{self.random.choice(AWKWARD)}zq{self.words:04}qz{self.random.choice(AWKWARD)}"
 
     def texts(self, most: int = 3) -> tuple[str, ...]:
+        """Draw 1 to `most` new words."""
         return tuple(self.text() for _ in range(self.random.randint(1, most)))
 
     def number(self) -> float | int:
@@ -103,7 +113,7 @@ def words(value: Any) -> set[str]:
 
 
 def numbers(value: Any) -> set[float]:
-    """Return every number in a part of a document."""
+    """Return every number in a part of a document. Names of keys and columns are not numbers."""
     if isinstance(value, Sheet):
         value = value.rows
     if isinstance(value, Mapping):
@@ -148,6 +158,7 @@ def _without_last_cells(table: Table) -> Table:
 
 
 def _shorter(items: Any) -> Any:
+    """Return a list or tuple without its last item."""
     return items[:-1]
 
 
@@ -157,6 +168,7 @@ def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
 
 
 def _with(items: tuple[Any, ...], k: int, item: Any) -> tuple[Any, ...]:
+    """Return the items with the item at position k replaced."""
     return (*items[:k], item, *items[k + 1 :])
 
 
@@ -207,7 +219,12 @@ def rendering(name: str, render: Callable[..., str]) -> Render:
 
 
 def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
-    """Yield each fault of a rendering: omitted words or numbers, faults that it understates, and control characters."""
+    """Yield each fault of a rendering: omitted words or numbers, failures that it shows as milder ones, and invisible characters.
+
+    Args:
+        name: Name of the format, which determines the parts that it must show.
+        render: Function that renders a document in this format, perhaps with a planted omission.
+    """
     text = render(document)
     for part in shows(name):
         missing_words = {word for word in must_show(document, part) if word not in text}
@@ -219,8 +236,8 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
     for part, milder in MILDER.items():
         for k, item in enumerate(getattr(document, part) if part in shows(name) else ()):
             mild = milder(item)
-            instead: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
-            if mild != item and render(replace(document, **instead)) == text:
+            changes: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
+            if mild != item and render(replace(document, **changes)) == text:
                 yield f"{part}: {item} is shown as {mild}"
     if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
         yield f"invisible characters, or characters that control a terminal: {sorted(control_characters)}"
@@ -230,12 +247,13 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
 
 @functools.cache
 def documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
-    """Return random documents, each with its rendering by the format."""
+    """Return DOCUMENTS random documents, each with its rendering by the format. They are cached, as each omission uses them."""
     drawn = [DrawnDocument(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
     return tuple((document, render_of(name)(document)) for document in drawn)
 
 
 def render_of(name: str) -> Render:
+    """Return the rendering function of a registered format."""
     return rendering(name, load(FORMATS[name]))
 
 

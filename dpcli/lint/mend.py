@@ -14,7 +14,7 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import faults, parse, toml_document
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.toml.findings import Fault, Path
+from dpcli.file.toml.findings import KeyFinding, Path
 from dpcli.file.toml.positions import locate
 from dpcli.file.toml.shown import shown
 from dpcli.file.toml.syntax import NotToml, tables_of
@@ -144,7 +144,7 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
         if repair is not None:
             repairs.append((fault, repair))
 
-    def succeeds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
+    def succeeds(after: str, chosen: Sequence[tuple[KeyFinding, Repair]]) -> bool:
         remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
         return remaining.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
 
@@ -180,7 +180,7 @@ def _apply(text: str, repairs: Iterable[Repair]) -> str:
     return renamed(text, names) if names else text
 
 
-def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
+def _repair(tables: Any, fault: KeyFinding, line: int) -> Repair | None:
     """Return the repair that the hint of the reader suggests, if it is the only possible one; else None."""
     key = str(fault.key[-1]) if fault.key else ""
     value = _value_at(tables, fault.key)
@@ -197,7 +197,7 @@ def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
     return _repaired_value(fault, line, value, new_value)
 
 
-def _repaired_value(fault: Fault, line: int, value: Any, new_value: Any) -> Repair:
+def _repaired_value(fault: KeyFinding, line: int, value: Any, new_value: Any) -> Repair:
     return Repair(Mend(fault.rule, line, f"{fault.key[-1]}: {shown(value)} -> {shown(new_value)}"), fault.key, new_value)
 
 

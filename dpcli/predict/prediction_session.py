@@ -1,4 +1,8 @@
-"""A session of private prediction. It is charged once, is bound to the content of its inputs, and counts and records its answers."""
+"""The start of a session of private prediction, the durable counts of its answers, and the file of its answers.
+
+`begin_session` charges a session once for all of its answers, and binds it to the content of its inputs. Every answer is then counted, so
+that a session that is interrupted and continued gives no more answers than were charged.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,9 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
-LONGEST_IDENTITY = 200  # largest number of characters of the fingerprint of a system
+LONGEST_IDENTITY = 200  # largest number of characters of a fingerprint; those of dpcli are shorter
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
-# The warning of a statement if no ledger counts the answers.
+# Statements contain this warning if no ledger counts the answers.
 RESTORED = (
     "No ledger was charged. dpcli therefore cannot detect that the session's folder was restored to an earlier state and used to answer "
     "again. Protect the folder as you would protect a ledger."
@@ -40,7 +44,7 @@ class SessionPlan(Resumable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCount:
-    """The number of answers that a session may give.
+    """A limit on the answers of one kind that a session gives.
 
     Attributes:
         total: Largest number of answers.
@@ -53,10 +57,15 @@ class AnswerCount:
     name: str = ""
 
     def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
-        """Return the count. It is in the ledger that was charged; without a ledger, at `place`, or in the session's folder if that is None.
+        """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
+
+        Args:
+            place: As in `open_queries`. The name of the count, if it has one, is appended.
+            moved: As in `open_queries`.
 
         Raises:
-            LedgerError: If the count cannot be relied on.
+            LedgerError: If the count is missing, locked, damaged or a copy, or belongs to another session.
+            InputError: If the place cannot be read.
         """
         if ledger is not None:
             return LedgerQueries(ledger, session.run, self.total, self.name or self.counted_noun)
@@ -78,21 +87,21 @@ def open_queries(
     seconds: float = BUSY_SECONDS,
     counted_noun: str = ANSWERS,
 ) -> QueryBudget:
-    """Return the count of a fitted system's answers.
+    """Return the durable count of a session's answers outside of a ledger.
 
     Args:
         place: A path, sqlite:///path, or postgresql://user@host/database#name.
-        identity: Fingerprint of the system: its parts, its data, and every number of the file on which its privacy depends.
-        total: Number of answers that its charge pays for.
-        new: Whether to make the count if there is none. It is True only when a system is fitted, before its first answer. An existing count
-            is continued. If False, a missing count is refused, as it may have been removed.
-        moved: Whether the user confirms (--moved) that the file was moved to this path with its latest state. dpcli cannot verify this.
+        identity: Fingerprint of the session: its models, its data, and every number of the file on which its privacy depends.
+        total: Number of answers that the session's charge pays for.
+        new: Whether to create a missing count. It is True only before a session's first answer. Afterwards a missing count is refused, as
+            it may have been removed. An existing count is continued in both cases.
+        moved: Whether the user confirms (--moved) that the file was moved to this path in its latest state. dpcli cannot verify this.
         seconds: Longest wait for the locks of other processes, in seconds.
         counted_noun: Plural noun for the answers, for messages.
 
     Raises:
-        LedgerError: If the count is missing, locked, damaged or a copy, belongs to another system, or has another total.
-        InputError: If the place cannot be read.
+        LedgerError: If the count is missing, locked, damaged or a copy, belongs to another session, or has another total.
+        InputError: If the place cannot be read, or `identity` or `total` is not valid.
     """
     if not (identity.isascii() and identity.isprintable() and 1 <= len(identity) <= LONGEST_IDENTITY):
         raise InputError(
@@ -123,15 +132,23 @@ def begin_session(
     place: str | None = None,
     released: str | None = None,
 ) -> tuple[Session, list[QueryBudget]]:
-    """Charge a session in full, or continue the session in its folder, and open its counts. Noise may be drawn only afterwards.
+    """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
-        inputs: Content of each input other than the file, by name.
-        place: Place of the count if there is no ledger; in the folder if None.
-        released: Path of the file of answers. It must not exist before this session counts, as its answers were then charged elsewhere.
+        command: Name of the command, for the ledger.
+        ledger: Ledger to charge; None if there is none.
+        resume: Whether to continue the session in the folder.
+        moved, place: As in `AnswerCount.open`, for every count.
+        inputs: Digest of each input other than the file, by name.
+        counts: Limits on the answers.
+        released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
+            session wrote it.
+
+    Returns:
+        The session, and the count of each of `counts`, in their order.
 
     Raises:
-        InputError: If the file or an input has changed.
+        InputError: If the pipeline file or an input has changed, or the file of answers exists before the session.
         Denied: If the ledger does not allow the session.
         LedgerError: If the ledger or a count cannot be relied on.
     """
@@ -146,13 +163,13 @@ def begin_session(
 
 
 def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
-    """Raise LedgerError if more answers were released than counted. The count was then restored to an earlier state.
+    """Raise LedgerError if the file of answers has an answer that the count lacks, as an earlier state of the count was then restored.
 
-    If the file of answers was restored too, this cannot be detected.
+    If earlier states of both files are restored, this function does not detect it.
 
     Args:
         path: File of answers.
-        last: Number of the last answer in it.
+        last: Number of the last answer in it, from 1; 0 if there is none.
     """
     if last > budget.taken():
         raise LedgerError(
@@ -162,7 +179,10 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
 
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:
-    """Append a line of JSON to a file of answers, durably. Raises OSError if the disk is full; the file is then unchanged."""
+    """Append a line of JSON to a file of answers, durably. The file is created if it is missing.
+
+    Raises OSError if the line cannot be written. A line that was written in part is removed.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
@@ -176,7 +196,10 @@ def add_line(path: str, content: Mapping[str, Any]) -> None:
 
 
 def whole_lines(path: str) -> list[bytes]:
-    """Return the complete lines of a file. An incomplete last line, which a crash may leave, is removed from the file."""
+    """Return the complete lines of a file, without their ends; [] if the file is missing.
+
+    An incomplete last line, which a crash may leave, is removed from the file.
+    """
     if not os.path.lexists(path):
         return []
     with open(path, "r+b") as file:

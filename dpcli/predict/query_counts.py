@@ -13,8 +13,8 @@ from typing import Protocol
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 
-LARGEST_COUNT = 2**62  # fits into the integers of every store
-BUSY_SECONDS = 30.0  # longest wait of a request for the lock of another process
+LARGEST_COUNT = 2**62  # fits into the signed 64-bit integers of SQLite and PostgreSQL
+BUSY_SECONDS = 30.0  # longest wait for the lock of another process, which holds it only while it counts
 ANSWERS = "answers"  # default noun for the counted answers
 WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and the request may have been counted or not: ask again, which is counted again"
@@ -48,8 +48,9 @@ class QueryBudget(Protocol):
         """Grant `count` answers, or none. Noise may be drawn only after this returns, when the count is durable.
 
         Raises:
-            Denied: If fewer answers are left (exit code 1).
+            Denied: If fewer answers are left.
             LedgerError: If the store is locked or damaged, or counts another system.
+            InputError: If `count` is not a whole number from 1 to LARGEST_COUNT.
         """
         ...
 
@@ -104,10 +105,9 @@ class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
     Args:
+        run: Id of the run.
+        total: Number of answers that may be granted in all.
         count_name: Name of the count in the ledger.
-
-    Raises:
-        LedgerError: If the schema of the ledger is too old for counts.
     """
 
     def __init__(self, ledger: Ledger, run: str, total: int, count_name: str) -> None:
@@ -122,7 +122,7 @@ class LedgerQueries:
 
 
 def require_count(count: int, name: str = "count") -> int:
-    """Return the number. Raises InputError unless it is a whole number from 1 to 2^62."""
+    """Return `count`. Raises InputError unless it is a whole number from 1 to LARGEST_COUNT; `name` names it in the message."""
     if type(count) is not int or not 1 <= count <= LARGEST_COUNT:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
     return count

@@ -28,9 +28,9 @@ from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
 from dpcli.predict.warmed_process import ONE_THREAD, ShardWork, Task
 
-ENTROPY = 32  # number of bytes of the seed of one shard
+ENTROPY = 32  # number of bytes of the seed of one shard: 256 bits
+# Program of a warmed process. It imports modules from the same folders as this process.
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
-
 
 MOST_AT_ONCE = 4  # default limit on the number of processes, as each needs memory in addition to the public model
 
@@ -64,9 +64,10 @@ class StartedWork(NamedTuple):
 
 
 class ShardProcesses:
-    """The processes that do the same work on private shards, one for each shard.
+    """The processes that do the same work on private shards, one for each shard. Used in a `with` statement, which ends them.
 
-    Attributes:
+    Args:
+        work: The public part of the work, which the warmed process prepares.
         killed_message: Message of the error if a process is killed.
         jobs: Number of processes at a time, each with one thread. If None, there are as many processes as cores or shards, but at most
             MOST_AT_ONCE, and they share the cores as threads. If forking is impossible, there is then one process at a time, as each has
@@ -74,6 +75,7 @@ class ShardProcesses:
 
     Raises:
         InputError: If the public part cannot be built. The message comes from `work`.
+        Unavailable: If this is not a POSIX system.
     """
 
     def __init__(self, work: ShardWork, killed_message: str, jobs: int | None = None) -> None:
@@ -117,7 +119,7 @@ class ShardProcesses:
         return jobs, max(cores() // max(jobs, 1), 1)
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
-        """Return a process for each shard that keeps its result and answers questions about it. Raises InputError if a process fails."""
+        """Return a process for each shard, which keeps its result and answers questions about it. Raises InputError if a process fails."""
         started = [self._start_work(shard, threads=1, stays=True) for shard in shards]
         residents = [ResidentProcess(self, work) for work in started]
         for resident in residents:
@@ -125,6 +127,12 @@ class ShardProcesses:
         return residents
 
     def _start_work(self, shard: Any, threads: int, stays: bool = False) -> StartedWork:
+        """Start the work on a shard in a new process. Raises InputError if the process cannot be started.
+
+        Args:
+            threads: Number of threads of the process.
+            stays: Whether the process keeps its result and answers questions.
+        """
         task = Task(fresh_entropy(), threads, shard, stays)
         own_warmed = None if self._warmed.forks else self._start_warmed()
         try:
@@ -152,6 +160,7 @@ class ShardProcesses:
         return result
 
     def _start_warmed(self) -> _WarmedProcess:
+        """Start a warmed process, and wait until it has built the public part. Raises the error that it sends, or InputError if it ends."""
         ours, theirs = socket.socketpair()
         with theirs:
             command = START.format(path=sys.path, descriptor=theirs.fileno())

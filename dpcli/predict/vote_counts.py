@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.vote_bounds import Counts
 
-MOST = 10**8  # largest number of values in a table of votes
+MOST = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB
 HINT = 'if each row has the label from each teacher, set vote_rows = "labels"'
 
 
@@ -53,7 +53,15 @@ class VoteCounts:
 
 
 def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
-    """Return an array of counts as votes. Raises InputError, which quotes no row or value, for any other array, as votes are private."""
+    """Return a table of counts as votes.
+
+    Args:
+        values: (n, classes) whole numbers >= 0. Each row adds up to `teachers`.
+        place: Place of the table, for messages.
+
+    Raises:
+        InputError: If the table is not of this form. The message quotes no row or value, as votes are private.
+    """
     table = _table(values, place)
     _refuse_labels(table, teachers, classes, place)
     if table.shape[1] != classes:
@@ -67,7 +75,15 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
 
 
 def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
-    """Return the vote counts of labels, (n, teachers) from 0 to classes - 1. Raises InputError as `vote_counts` does."""
+    """Return the vote counts of a table of labels.
+
+    Args:
+        values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.
+        place: Place of the table, for messages.
+
+    Raises:
+        InputError: As for `vote_counts`.
+    """
     table = _table(values, place)
     if table.shape[1] != teachers:
         raise InputError(f"{place}: expected {teachers} columns, one for the label from each teacher, found {table.shape[1]}")
@@ -81,6 +97,7 @@ def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> Vo
 
 
 def _table(values: Any, place: str) -> Any:
+    """Return the values as a two-dimensional array of numbers that is not empty. Raises InputError if they are none, or too many."""
     table = np.asarray(values)
     if table.dtype.kind not in "iuf":
         raise InputError(f"{place}: expected a table of numbers, found a table of {table.dtype.type.__name__}")
@@ -105,5 +122,6 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
 
 
 def _require_all(holds: Any, expected: str, wrong: str, place: str) -> None:
+    """Raise InputError, which names no row, unless a condition holds everywhere."""
     if not holds.all():
         raise InputError(f"{place}: expected {expected}, found {wrong} in some row (the row is private)")

@@ -1,4 +1,7 @@
-"""The cost of a query as a pure epsilon or as rho of zCDP, and conversions between the two."""
+"""The privacy cost of one query, as a pure epsilon or as rho of zCDP, and the noise that this cost allows.
+
+Shares and conversions to an epsilon are rounded down, and noise is rounded up, so that a query spends no more than its cost.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,18 @@ from dataclasses import dataclass
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import scale_of, sigma_of
 
-DOWN = 1.0 - 1e-15  # factor that makes a rounded product or root of doubles at most the exact value
+# Factor that rounds down. Each result below is rounded at most twice, by 1.2e-16 of its value each time.
+DOWN = 1.0 - 1e-15
 LEAST, MOST = 1e-100, 1e100  # range of a cost; within it, squares and quotients neither overflow nor underflow
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """A cost that is stated either as a pure epsilon or as rho of zCDP. Exactly one of the two is not None."""
+    """A cost that is stated either as a pure epsilon or as rho of zCDP. The caller sets exactly one of the two.
+
+    Raises:
+        InputError: If the number is not from LEAST to MOST.
+    """
 
     epsilon: float | None = None
     rho: float | None = None
@@ -26,45 +34,56 @@ class QueryCost:
 
     @property
     def pure(self) -> bool:
+        """Return whether the cost is stated as a pure epsilon."""
         return self.epsilon is not None
 
     @property
     def pure_epsilon(self) -> float:
-        """The stated epsilon, or else the largest pure epsilon whose rho is at most the stated rho.
+        """The stated epsilon, or else sqrt(2 rho), rounded down: a pure epsilon that costs at most the stated rho.
 
-        The rho of a pure epsilon is at most epsilon^2/2 (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3).
+        Pure epsilon-DP implies rho-zCDP with rho = epsilon^2/2 (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3).
         """
-        return self.epsilon if self.epsilon is not None else math.sqrt(2.0 * self.as_rho) * DOWN
+        return self._epsilon_of_rho(2.0)
 
     @property
     def bounded_range_epsilon(self) -> float:
-        """The epsilon of a mechanism of bounded range: the stated epsilon, or else the largest whose rho is at most the stated rho.
+        """The epsilon for a mechanism of bounded range: the stated epsilon, or else sqrt(8 rho), rounded down.
 
-        The rho of a mechanism with bounded range epsilon is epsilon^2/8 (Cesar & Rogers 2020, arXiv:2004.07223, Lemma 3.4).
+        Bounded range epsilon implies rho-zCDP with rho = epsilon^2/8 (Cesar & Rogers 2020, arXiv:2004.07223, Lemma 3.4).
         """
-        return self.epsilon if self.epsilon is not None else math.sqrt(8.0 * self.as_rho) * DOWN
+        return self._epsilon_of_rho(8.0)
+
+    def _epsilon_of_rho(self, factor: float) -> float:
+        """Return the stated epsilon, or else sqrt(factor rho), rounded down."""
+        return self.epsilon if self.epsilon is not None else math.sqrt(factor * self.as_rho) * DOWN
 
     @property
     def as_rho(self) -> float:
-        """The stated rho, or else an upper bound on the rho of the stated pure epsilon."""
+        """The stated rho, or else epsilon^2/2, which bounds the rho of the stated pure epsilon from above.
+
+        The square is rounded to the nearest double, and may be below the exact one by a relative error of 1.2e-16.
+        """
         if self.rho is not None:
             return self.rho
         assert self.epsilon is not None
         return self.epsilon * self.epsilon / 2.0
 
     def laplace_scale(self, l1: int) -> float:
-        """Return the scale of discrete Laplace noise on a vector of this L1 sensitivity, rounded up."""
+        """Return the scale of discrete Laplace noise, in units of the integers, on a vector of this L1 sensitivity, rounded up."""
         return scale_of(l1, self.pure_epsilon)
 
     def gaussian_sigma(self, squared_l2: int) -> float:
-        """Return sigma, rounded up, of discrete Gaussian noise on a vector whose squared L2 sensitivity is given."""
+        """Return sigma of discrete Gaussian noise, in units of the integers, on a vector of this squared L2 sensitivity, rounded up."""
         return sigma_of(squared_l2, self.as_rho)
 
     def share(self, part: float) -> QueryCost:
-        """Return a share of the cost, rounded down.
+        """Return a share of the cost, rounded down, stated as the whole cost is: as epsilon or as rho.
 
         Args:
-            part: The share, from 0 to 1. Shares that add up to 1 cost together at most the whole cost.
+            part: The share, above 0 and at most 1. The caller sees to it that the parts of one cost add up to at most 1.
+
+        Raises:
+            InputError: If the share of the cost is below LEAST.
         """
         if self.epsilon is not None:
             return QueryCost(epsilon=self.epsilon * part * DOWN)

@@ -20,7 +20,7 @@ from dpcli.file.pipeline.consistency import check
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SectionTable
 from dpcli.file.pipeline.series import with_placeholders
-from dpcli.file.toml.findings import Fault, Findings, Path, TooMany
+from dpcli.file.toml.findings import Findings, KeyFinding, Path, TooMany
 from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text
 from dpcli.sweep.sweep_settings import Sweep
@@ -298,7 +298,7 @@ def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
             yield earlier, later
 
 
-def _faults(tables: Mapping[str, Any]) -> list[Fault]:
+def _faults(tables: Mapping[str, Any]) -> list[KeyFinding]:
     """Return the problems of the file of a run, which has [train] and no [sweep]."""
     findings = Findings()
     run_tables = {name: table for name, table in tables.items() if name != "sweep"}
@@ -307,7 +307,7 @@ def _faults(tables: Mapping[str, Any]) -> list[Fault]:
     return findings.items
 
 
-def _cause(setting: Setting, fault: Fault) -> Path:
+def _cause(setting: Setting, fault: KeyFinding) -> Path:
     """Return the path in the sweep of the key or value that causes a fault; the path of the setting if no change causes it."""
     for change in setting.changes:
         shorter = min(len(change.target), len(fault.key))

@@ -1,4 +1,9 @@
-"""References for the mechanism types of this package. A reference has the keys of an entry, and the releases that these keys allow."""
+"""REFERENCES: for each mechanism type of this package, entries of a file and releases that the entries allow.
+
+The exam enumerates these releases and compares the result with the bounds that accountants claim for the entry. A new mechanism type needs
+at least one reference, whose releases should include one that attains the bound. The functions below return `Releases` for use in several
+references. The numbers of the entries are arbitrary, but small enough that the enumeration is fast.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +23,15 @@ from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation, product
 from dpcli.exam.enumeration.matrices import banded, blt, largest_norm, toeplitz, tree
 
-Releases = Callable[[Situation], Iterator[Release]]
-Function = Callable[[Array], Array]
+Releases = Callable[[Situation], Iterator[Release]]  # yields every release to enumerate in a situation
+Function = Callable[[Array], Array]  # a function of each element
+NoiseLaw = Callable[[float], Function]  # scale of the noise -> its distribution function
 # A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number.
 TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
 # The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
 REACH = 12.0
+TRIAL_CELLS = 240  # number of cells of the outcome of one trial; few, as each trial is enumerated with every order of preference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +43,8 @@ class Reference:
         releases: Function that yields the releases that the entry allows in a situation.
         members: Other entries of the file to which the entry refers, by name.
         stated: Whether the entry states a guarantee. It must then state what the guarantee covers if a unit has several records.
-        loss: Largest share of delta that discretisation may lose.
+        loss: Largest share of the true delta by which the enumerated delta may be too small, because outcomes are divided into cells. 1
+            if the releases do not attain the bound, so that they say nothing about lower bounds.
     """
 
     type: str
@@ -47,33 +55,42 @@ class Reference:
     loss: float = 5e-3
 
 
-def contribution(kind: Callable[[float], Function], level: float) -> Releases:
-    """Return releases with noise of `level` on sums of contributions up to 1."""
+def contribution(law: NoiseLaw, scale: float) -> Releases:
+    """Return sums, to which each record contributes at most 1, with noise of this scale."""
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in noise.sums(situation.adjacency, "contribution", 1.0):
-            yield noise.additive(kind(level), total, REACH * level, situation.cells)
+            yield _noisy_sum(law, scale, total, situation)
 
     return releases
 
 
-def bare(kind: Callable[[float], Function], level: float, size: float) -> Releases:
-    """Return releases with noise of `level` on sums that move by at most `size`."""
+def bare(law: NoiseLaw, scale: float, size: float) -> Releases:
+    """Return sums, which one change moves by at most `size`, with noise of this scale."""
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, size):
-            yield noise.additive(kind(level), total, REACH * level, situation.cells)
+            yield _noisy_sum(law, scale, total, situation)
 
     return releases
 
 
+def _noisy_sum(law: NoiseLaw, scale: float, total: noise.Sum, situation: Situation) -> Release:
+    """Return the release of a sum with noise, in cells from -REACH to REACH noise scales."""
+    return noise.additive(law(scale), total, REACH * scale, situation.cells)
+
+
 def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
-    """Return sums that one change moves by at most `size`."""
+    """Return sums that one change moves by at most `size`, whether it changes one record or all records of a unit."""
     return noise.sums(situation.adjacency, "bare", size, unit=situation.contributions > 1)
 
 
 def on_integers(log_weight: Function, size: int, reach: int) -> Releases:
-    """Return releases of an integer that moves by at most `size`, with noise on the integers up to `reach`."""
+    """Return releases of an integer that one change moves by at most `size`, plus integer noise, cut to outcomes up to `reach`.
+
+    Args:
+        log_weight: Logarithm of the probability of the noise, up to a constant.
+    """
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, float(size)):
@@ -83,7 +100,7 @@ def on_integers(log_weight: Function, size: int, reach: int) -> Releases:
 
 
 def on_vectors(log_weight: Function, reach: int) -> Releases:
-    """Return releases of two integers that one change moves by 1 each.
+    """Return releases of two integers, each of which one change moves by 1, plus independent integer noise, as in `on_integers`.
 
     If the entry's bound is attained by other data, such as one integer that moves by 2, its reference needs loss = 1.
     """
@@ -97,7 +114,7 @@ def on_vectors(log_weight: Function, reach: int) -> Releases:
 
 
 def _joint_law(parts: tuple[Release, ...], records: Records) -> Array:
-    """Return the law of several independent releases of the same records."""
+    """Return the joint probabilities of the outcomes of several releases of the same records, with independent noise."""
     return product(release(records) for release in parts)
 
 
@@ -107,7 +124,10 @@ def choice(release: Callable[[choices.Scores], Release]) -> Releases:
 
 
 def _record_sum(situation: Situation) -> Callable[[Records], float]:
-    """Return a sum to which a changing record adds 1. Under replace-one, it adds 1/2, and the record that replaces it adds -1/2."""
+    """Return a sum that a change of one record moves by 1.
+
+    A changing record adds 1 to it. Under replace-one, it adds 1/2, and the record that replaces it adds -1/2.
+    """
     value = {"x": 0.5, "y": -0.5, "z": 0.0, "o": 0.0} if situation.adjacency == "replace-one" else {"x": 1.0, "z": 0.0, "o": 0.0}
     return lambda records: math.fsum(value[record] for record in records)
 
@@ -119,10 +139,10 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
     """
 
     def release(records: Records) -> Array:
-        present = "x" in records
-        honest = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
-        law = [honest, 1.0 - reveals - honest] if present else [1.0 - reveals - honest, honest]
-        return np.array([*law, reveals * present, reveals * (not present)])
+        true = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
+        false = 1.0 - reveals - true
+        # The outcomes: response "present", response "absent", revealed as present, revealed as absent.
+        return np.array([true, false, reveals, 0.0] if "x" in records else [false, true, 0.0, reveals])
 
     return release
 
@@ -141,13 +161,14 @@ def stated_pure(epsilon: float) -> Releases:
 def stated_zcdp(rho: float) -> Releases:
     """Return a release that is tight for rho-zCDP: a sum with Gaussian noise."""
     sigma = 1.0 / math.sqrt(2.0 * rho)
-    return lambda situation: iter([noise.additive(noise.normal(sigma), _record_sum(situation), REACH * sigma, situation.cells)])
+    return lambda situation: iter([_noisy_sum(noise.normal, sigma, _record_sum(situation), situation)])
 
 
 def responses(epsilon: float, categories: int, blank: int | None = 1) -> Releases:
-    """Return releases of every record by randomised response.
+    """Return releases of every record by randomised response, one for each category of the records that do not change.
 
     Args:
+        categories: Number of categories.
         blank: Category of a blanked record; None if its response is uniform.
     """
 
@@ -159,39 +180,47 @@ def responses(epsilon: float, categories: int, blank: int | None = 1) -> Release
 
 
 def gaussian_mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Releases:
-    """Return releases of a sum to which each record contributes a random shift."""
+    """Return releases of a sum, with noise `sigma`, to which each record contributes one of the shifts, drawn with these weights.
+
+    The shifts of the records that do not change are subtracted, ignored or added.
+    """
 
     def releases(situation: Situation) -> Iterator[Release]:
+        cells = min(situation.cells, SEVERAL_STEPS_CELLS)  # few, as the shifts of all records are enumerated too
         for unchanged in (-1.0, 0.0, 1.0):
-            yield noise.mixture(shifts, weights, sigma, min(situation.cells, SEVERAL_STEPS_CELLS), unchanged)
+            yield noise.mixture(shifts, weights, sigma, cells, unchanged)
 
     return releases
 
 
 def matrix_release(encoder: Array, separation: int, most: int, sigma: float) -> Releases:
-    """Return a release of an encoded stream, projected on the direction in which a unit moves it.
+    """Return one release of an encoded stream with Gaussian noise, projected on the direction in which a unit moves the stream.
 
-    The stream moves by the largest norm over all participation patterns.
+    Args:
+        encoder: Matrix by which the stream of contributions is multiplied, with a column for each step.
+        separation: Smallest number of steps from one participation of a unit to its next one.
+        most: Largest number of participations of a unit.
     """
-    norm = largest_norm(encoder, separation, most)
+    norm = largest_norm(encoder, separation, most)  # over all participation patterns
 
     def releases(situation: Situation) -> Iterator[Release]:
-        for total in itertools.islice(noise.sums(situation.adjacency, "contribution", norm), 1):
-            yield noise.additive(noise.normal(sigma), total, REACH * sigma, situation.cells)
+        total = next(noise.sums(situation.adjacency, "contribution", norm))
+        yield _noisy_sum(noise.normal, sigma, total, situation)
 
     return releases
 
 
 def laplace_and_gaussian(situation: Situation) -> Iterator[Release]:
-    """Yield a Laplace and a Gaussian release of the same sample."""
+    """Yield joint releases of a sum with Laplace noise of scale 2 and of the same sum with Gaussian noise of sigma 1.5."""
     cells = TWO_OUTCOMES_CELLS if situation.draws.steps == 1 else TWO_OUTCOMES_SEVERAL_STEPS_CELLS
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
+        # The cells reach 6 Laplace scales and 8 sigmas. All outcomes beyond them, on each side, are one cell.
         laplace = noise.additive(noise.laplace(2.0), total, 12.0, cells)
         gaussian = noise.additive(noise.normal(1.5), total, 12.0, cells)
         yield partial(_joint_law, (laplace, gaussian))
 
 
-# Orders of preference of n outcomes.
+# Orders of preference of n outcomes, the best last: the largest is best; the smallest is best; an arbitrary order, the same in every exam.
 ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
     np.arange,
     lambda n: np.arange(n)[::-1],
@@ -208,7 +237,8 @@ def best_of_trials(generating: Function) -> Releases:
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total, order in itertools.product(noise.sums(situation.adjacency, "contribution", 1.0), ORDERS):
-            yield choices.selected(noise.additive(noise.laplace(1.0), total, REACH, 240), generating, order)
+            trial = noise.additive(noise.laplace(1.0), total, REACH, TRIAL_CELLS)
+            yield choices.selected(trial, generating, order)
 
     return releases
 
@@ -250,7 +280,7 @@ def _noisy_max(name: str) -> Reference:
 
 
 def _sparse_vector(answers: int, share: float) -> Reference:
-    """Return the reference of a number of answers, for which the threshold has this share of epsilon."""
+    """Return the reference of a sparse vector with this number of answers, whose threshold gets this share of epsilon."""
     return Reference(
         "sparse-vector",
         {"epsilon": 1.0, "answers": answers, "threshold_share": share},
@@ -278,7 +308,7 @@ HISTOGRAM_WEIGHTS: dict[str, Callable[[int], float]] = {
 
 
 def _histogram(noise_key: str, threshold: int, keys: int, rows: int) -> Reference:
-    """Return the reference of a stability histogram. A unit adds at most `rows` to at most `keys` keys."""
+    """Return the reference of a stability histogram. A unit has at most `rows` rows in each of at most `keys` groups."""
     return Reference(
         "stability-histogram",
         {noise_key: 1.5, "threshold": threshold, "max_groups": keys, "max_rows": rows},
@@ -327,7 +357,14 @@ GROUPS = (
 
 
 def _stream(kind: str, encoder: Array, participations: int, separation: int, keys: dict[str, object]) -> Reference:
-    """Return the reference of an encoder, which has a column for each step. keys: keys of this type alone."""
+    """Return the reference of a stream with noise multiplier 3.
+
+    Args:
+        kind: Mechanism type.
+        encoder: Matrix with a column for each step.
+        participations, separation: As `most` and `separation` in `matrix_release`.
+        keys: Keys of this type that the other types for streams do not have.
+    """
     stream_keys = {
         "noise_multiplier": 3.0,
         "iterations": encoder.shape[1],
@@ -364,7 +401,12 @@ STREAMS = (
 
 
 def _selection(trials: dict[str, object], generating: Function) -> Reference:
-    """Return the reference of a selection among trials with Laplace noise. generating: that of the number of trials."""
+    """Return the reference of a selection among trials with Laplace noise.
+
+    Args:
+        trials: Keys of the distribution of the number of trials.
+        generating: Probability generating function of that distribution.
+    """
     trial = {"type": "laplace", "noise_multiplier": 1.0}
     return Reference(
         "repeat-and-select", {"mechanism": "trial", "trials": trials}, best_of_trials(generating), members={"trial": trial}
@@ -379,7 +421,7 @@ SELECTIONS = (
 
 
 def _confident_votes(keys: dict[str, object], answers: int) -> Reference:
-    """Return the reference of a session of two queries, of which at most `answers` are answered. keys: further keys."""
+    """Return the reference of a session of two queries, of which at most `answers` are answered; `keys` states the limit, if any."""
     session_keys: dict[str, object] = {"queries": 2, "threshold": 3.0, "threshold_sigma": 2.0, "sigma": 2.0}
     return Reference("confident-gnmax", session_keys | keys, partial(predictions.sessions, 2, answers, 3.0, 2.0, 2.0))
 

@@ -57,7 +57,7 @@ class KeyPlace:
         """Add a finding about the value, and raise Refused.
 
         Args:
-            expected, hint, among: As in `Fault`.
+            expected, hint, among: As in `KeyFinding`.
             value: The refused value.
         """
         self.findings.add("DP004", self.path, expected, shown(value), hint, among)

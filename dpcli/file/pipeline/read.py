@@ -17,7 +17,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.section import in_section
 from dpcli.file.pipeline.series import find_calibrate, substituted, with_placeholders
 from dpcli.file.toml import syntax
-from dpcli.file.toml.findings import Diagnostic, Fault, Findings, InvalidFile, Path, TooMany
+from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, KeyFinding, Path, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.shown import key_text
 
@@ -31,7 +31,7 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 
     Raises:
         InputError: There is no such file, or it is not a regular, readable file.
-        InvalidFile: The file has problems. The error has at most 100 of them, in the order of their positions.
+        InvalidFile: The file has problems. The error lists at most 100 of them, in the order of their positions.
     """
     return parse(read_bytes(path), os.fspath(path), substitute)
 
@@ -56,7 +56,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
     A number replaces each "calibrate": 1 or, if the key is the noise, the sensitivity if that is larger.
 
     Raises:
-        InvalidFile: The bytes are not TOML.
+        InvalidFile: The bytes are blank, not TOML, or a file of another kind.
     """
     content, tables = _with_placeholders(text, path)
     values, findings = _checked(tables)
@@ -65,13 +65,13 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
     return pipeline, _all_diagnostics(findings, tables, content, path)
 
 
-def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
-    """Return the text of a file, its tables with plain entries, and its problems. The keys of the problems are those of these tables.
+def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[KeyFinding]]:
+    """Return the text of a file, its tables with plain entries, and the findings about keys of these tables.
 
     A number replaces each "calibrate", as in `examine`.
 
     Raises:
-        InvalidFile: The bytes are not TOML.
+        InvalidFile: As in `examine`.
     """
     content, tables = _with_placeholders(text, path)
     return content, tables, _checked(tables)[1].items
@@ -113,11 +113,17 @@ def _document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:
+    """Return the pipeline with these values, and with the path and the SHA-256 of its file."""
     return replace(pipeline_of(values, tables), path=path, sha256=hashlib.sha256(text).hexdigest())
 
 
 def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """Return the keys whose value is "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
+    """Return the keys whose value is "calibrate", as (name of the mechanism, key).
+
+    Raises:
+        InputError: The file cannot be read.
+        InvalidFile: The file is not TOML.
+    """
     return targets(read_bytes(path), os.fspath(path))
 
 
@@ -255,7 +261,7 @@ def _title(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-UNSEARCHED = frozenset({".git"})  # names of folders that are not searched
+UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, as users do not write pipelines there
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
@@ -294,7 +300,7 @@ def toml_name(name: str) -> bool:
 
 
 def below(path: str, folder: str) -> bool:
-    """Return whether a path is in a folder, after links are followed. Neither needs to exist."""
+    """Return whether a path is a folder or is in it, after links are followed. Neither needs to exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
 

@@ -19,10 +19,12 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 
+# Limits that no sensible file reaches. A short file whose groups name each other several times would otherwise take unlimited time.
 MAX_DEPTH = 16  # largest depth of nested groups
 MAX_MEMBERS = 10_000  # largest number of members of a group, including those of nested groups
-MAX_COUNT = 10**18  # largest number of runs of one mechanism
-MAX_CASES = 64  # largest number of choices of one part from each partition that are priced separately
+MAX_COUNT = 10**18  # largest number of runs of one mechanism; it fits into 64 bits
+# Largest number of choices of one part from each partition that are priced separately. Each choice takes as long as a whole file.
+MAX_CASES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
         group_size: Number of units of privacy that change together.
 
     Raises:
-        InputError: A mechanism has no meaning under the adjacency or the sampling of the file.
+        InputError: Two mechanisms have one name, a group is too large, or a mechanism has no meaning under the adjacency, the sampling or
+            the partition of the file.
     """
     neighbours = Neighbours(pipeline.privacy.adjacency, pipeline.privacy.max_contributions or 1, group_size)
     entries = {entry.name: entry for entry in pipeline.mechanisms}
@@ -103,6 +106,7 @@ def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
 
 
 def _samples(pipeline: Pipeline) -> dict[str | None, tuple[Entry, ...]]:
+    """Return the entries that read each named sample, by the name of the sample."""
     if all(entry.sample is None for entry in pipeline.mechanisms):
         return {}
     from dpcli.file.pipeline.parts import samples_of
@@ -111,10 +115,12 @@ def _samples(pipeline: Pipeline) -> dict[str | None, tuple[Entry, ...]]:
 
 
 def _place(readers: tuple[Entry, ...]) -> str:
+    """Return the place of these entries in the file, for messages."""
     return " and ".join(f'mechanism["{entry.name}"]' for entry in readers)
 
 
 def _title(readers: tuple[Entry, ...]) -> str:
+    """Return the name of an entry or, if several entries read one sample, the name of the sample and theirs."""
     names = " + ".join(entry.name for entry in readers)
     return names if len(readers) == 1 else f"{readers[0].sample}: {names}"
 
@@ -201,9 +207,12 @@ def _bound(
 ) -> Spec:
     """Return the spec of an entry, with the entries that it names inserted.
 
-    Names may repeat, so that expansion may grow without bound. The depth and the number of members are therefore limited.
+    Args:
+        depth: Number of groups around the entry.
+        member_numbers: Counter of the members that were inserted so far; None if the entry is not a member.
 
-    member_numbers: counter of the members that were inserted so far, if the entry itself is inserted.
+    Raises:
+        InputError: There are more groups or members than the limits allow, or the entry is sampled although its type cannot be.
     """
     counter = itertools.count() if member_numbers is None else member_numbers  # the entry itself is number 0, and no member
     if depth > MAX_DEPTH or next(counter) > MAX_MEMBERS:

@@ -1,7 +1,8 @@
-"""Problems that are found in a file, and their presentation.
+"""Errors and warnings about a file: how they are collected while the file is read, and how they are printed.
 
-A `Fault` is a problem at a key. A `Diagnostic` is a problem with its line and column in the text, ready to be printed with the source line
-and a caret. `Findings` collects faults while a file is read.
+The check of a table yields each error as a `Problem`. The reader adds the code of the rule that is broken, and collects the result as a
+`KeyFinding` in `Findings`. A `Diagnostic` is a finding, or a warning of a lint rule, with its line and column. `render` prints it with the
+source line and a caret.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import public_length, without_passwords
 
 Path = tuple[str | int, ...]  # path of a key, with 0-based positions in lists
-Problem = tuple[Path, str, str]  # (key, text after "expected", text after "found")
+Problem = tuple[Path, str, str]  # (path of the key within its table, text after "expected", text after "found")
 # A function (unknown key, known keys) -> (the key that was probably meant, advice in words).
 Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]
 
-MAX_FINDINGS = 100  # limit of the problems that are reported for one file
+MAX_FINDINGS = 100  # largest number of findings that are reported for one file; more would bury the first ones
 
 
 class TooMany(Exception):
-    """MAX_FINDINGS problems were collected. The reader stops, and these are reported."""
+    """MAX_FINDINGS findings were collected. The reader stops, and reports these."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """A problem at a key.
+class KeyFinding:
+    """An error at a key of a file.
 
     Attributes:
         rule: Code of the rule that the key breaks, such as DP004.
         key: Path of the key.
         expected: Text of the message after "expected".
-        actual: Text of the message after "found".
+        actual: Text of the message after "found". The message hides the passwords of addresses in it.
         hint: Advice at the end of the message, or "".
-        among: The allowed values, if they are a list of words.
+        among: The allowed words, if `expected` is one of a list of words; else ().
     """
 
     rule: str
@@ -55,15 +56,15 @@ class Fault:
 
 @dataclass(slots=True)
 class Findings:
-    """A list of faults that holds at most `MAX_FINDINGS`.
+    """A list of at most `MAX_FINDINGS` findings.
 
     Attributes:
-        items: The faults.
-        more: True if a fault was refused because the list was full.
+        items: The findings, in the order in which they were added.
+        more: True if a finding was refused because the list was full.
         advice: A function that gives advice about an unknown key. None for a pipeline file, for which the reader has its own advice.
     """
 
-    items: list[Fault] = field(default_factory=list)
+    items: list[KeyFinding] = field(default_factory=list)
     more: bool = False
     advice: Advice | None = None
 
@@ -71,11 +72,11 @@ class Findings:
         return len(self.items)
 
     def add(self, rule: str, key: Path, expected: str, actual: str, hint: str = "", among: Iterable[str] = ()) -> None:
-        """Add a fault, described as in `Fault`. Raises TooMany if the list is full."""
+        """Add a finding with these attributes. Raises TooMany if the list is full."""
         if len(self.items) >= MAX_FINDINGS:
             self.more = True
             raise TooMany
-        self.items.append(Fault(rule, key, expected, actual, hint, tuple(among)))
+        self.items.append(KeyFinding(rule, key, expected, actual, hint, tuple(among)))
 
 
 Severity = Literal["error", "warning"]
@@ -83,13 +84,13 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A problem in a file, as it is printed.
+    """An error or a warning about a file, as it is printed.
 
     Attributes:
         rule: Code of the rule in the failure catalogue, such as DP001.
         path: Path of the file.
         key: Dotted path of the key, such as "mechanism[2].sampling.rate", or "".
-        line, column: Place of the key in the file, counted from 1; 0 if the problem has no place.
+        line, column: Place of the key in the file, counted from 1; 0 if it has no place.
         source: The unchanged source line, or "".
     """
 
@@ -103,7 +104,7 @@ class Diagnostic:
     source: str = ""
 
 
-WIDTH = 120  # largest number of characters of a source line that are shown
+WIDTH = 120  # largest number of characters of a source line that are shown, so that a long line does not fill the screen
 _INDENT = "    "
 
 
@@ -118,7 +119,7 @@ def render(diagnostic: Diagnostic) -> str:
 
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return all diagnostics as text. If several keys in one place have the same message, it is printed once, with their number."""
+    """Return all diagnostics as text. A message that several keys in one place share is printed once, with their number."""
     groups: dict[Diagnostic, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         groups.setdefault(replace(diagnostic, key="", source=""), []).append(diagnostic)
@@ -131,7 +132,10 @@ def render_all(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _excerpt(source: str, column: int) -> tuple[str, ...]:
-    """Return the source line around the column, and the line with the caret; an empty tuple for a blank source line."""
+    """Return the source line around the column, and the line with the caret; () if the line is blank or the column is unknown.
+
+    The part of the line that `public_length` does not count, which may hold a password, is shown as asterisks.
+    """
     if column < 1 or not source.strip():
         return ()
     length = public_length(source)

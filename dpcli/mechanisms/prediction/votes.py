@@ -1,9 +1,8 @@
 """Votes of teachers on disjoint shards (PATE): the label with the most noisy votes is released, or the fact that the votes do not agree.
 
-Every unit of privacy has all of its records in one shard. So one change retrains one teacher, whose vote may move from one label to
-another, under any adjacency. One count then rises by 1 and another falls by 1, which is an L2 distance of sqrt 2. The largest count moves
-by at most
-1. A group of k units changes at most k teachers.
+All records of a unit of privacy are in one shard. Under any adjacency, one change therefore retrains one teacher, whose vote may move from
+one label to another. One count then rises by 1 and another falls by 1, which is an L2 distance of sqrt 2. The largest count moves by at
+most 1. A group of k units changes at most k teachers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Loading of the language model and the vocabulary that a file names."""
+"""Language models and vocabularies for private prediction: loading them as a file names them, and checks of the loaded ones.
+
+A model or a vocabulary is named by a folder, by a name that transformers knows, or by module:function. `ByteVocabulary`, `WordVocabulary`
+and `PretrainedVocabulary` are the vocabularies of this package.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
 
 UNKNOWN, LINE_END = "<unk>", "<end>"  # the first two words of every `WordVocabulary`
-UNLIMITED = 10**9  # a number of tokens that no prompt reaches, for a model or tokenizer without a limit
+UNLIMITED = 10**9  # number of tokens that no prompt reaches; the limit of a model or tokenizer that states none
 
 
 def language_model(
@@ -29,11 +33,12 @@ def language_model(
             torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of such a model and its vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
         path: Path of the dpcli file.
-        table: Name of its table that has the keys `model` and `tokenizer`.
-        tuning: Parameters of the fine-tuning of a torch module; None if it is not fine-tuned.
+        table: Name of its table that has the keys `model` and `tokenizer`, for messages.
+        tuning: Parameters with which shards fine-tune a torch module; None if they do not. A LanguageModel of the user ignores them.
+        device: torch device for a torch module. A LanguageModel of the user ignores it.
 
     Raises:
-        InputError: If the model cannot be loaded, or is not a language model.
+        InputError: If the model or its vocabulary cannot be loaded, or the model is not a language model.
         Unavailable: If a package that the model needs is not installed.
     """
     from dpcli.train.tasks.user_code import result
@@ -61,15 +66,22 @@ def language_model(
 
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
-    """Raise InputError if the vocabularies of a model and the public model differ in size, so that probabilities cannot be mixed."""
+    """Raise InputError if `model` is not a language model with as many tokens as the public model, as probabilities are mixed.
+
+    Args:
+        who: Description of `model`, for the message.
+    """
     size = getattr(model, "vocabulary", None)
     if type(size) is not int or size != public.vocabulary or not hasattr(model, "next_token"):
-        kind = size if type(size) is int else type(model).__name__
-        raise InputError(f"{who}: expected the public model's vocabulary of {public.vocabulary} tokens, found {kind}")
+        actual = size if type(size) is int else type(model).__name__
+        raise InputError(f"{who}: expected the public model's vocabulary of {public.vocabulary} tokens, found {actual}")
 
 
 def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
-    """Raise InputError if a prompt with `more` new tokens exceeds the model's context, or has tokens that the model does not know."""
+    """Raise InputError if the model cannot continue a prompt by `more` tokens, or the prompt has tokens that the model does not know.
+
+    The last new token is never an input of the model. The prompt may therefore have context - more + 1 tokens.
+    """
     if len(prompt) + more - 1 > model.context:
         raise InputError(
             f"prompt: expected at most {max(model.context - more + 1, 0)} tokens before {more} new ones (the model's context is "
@@ -79,6 +91,7 @@ def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
 
 
 def _pretrained(name: str, path: str, table: str) -> Any:
+    """Return a causal language model of transformers in float32. Raises InputError if it cannot be loaded, or lacks weights."""
     import torch
 
     from dpcli.train.tasks.lm_library import library, pretrained
@@ -92,6 +105,7 @@ def _pretrained(name: str, path: str, table: str) -> Any:
 
 
 def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: str) -> Transformer:
+    """Return a torch module as a language model on the device. Raises InputError if it is not a torch module that gives logits."""
     from torch import nn
 
     from dpcli.predict.models.transformer import Transformer
@@ -105,7 +119,7 @@ def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: s
 
 
 def _width(model: Any, path: str, table: str) -> int:
-    """Return the number of tokens for which a torch module gives logits."""
+    """Return the number of tokens for which a torch module gives logits. Raises InputError if a trial call gives no logits."""
     import torch
 
     from dpcli.train.tasks.lm_models import logits
@@ -124,9 +138,9 @@ def _width(model: Any, path: str, table: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ByteVocabulary:
-    """A vocabulary of the 256 bytes. The line end is the end token."""
+    """A vocabulary whose tokens are the 256 bytes of UTF-8 text. A text ends at a line end."""
 
-    end: int | None = 10
+    end: int | None = 10  # the byte of a line end
     size: int = 256
 
     def ids(self, text: str) -> list[int]:
@@ -142,7 +156,7 @@ class WordVocabulary:
     The list must be public. If it were made from private texts, a word in it would reveal that somebody used the word.
     """
 
-    end: int | None = 1
+    end: int | None = 1  # position of LINE_END in `words`
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(dict.fromkeys((UNKNOWN, LINE_END, *words)))
@@ -190,10 +204,11 @@ class PretrainedVocabulary:
 def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
     """Raise InputError if a token with a positive probability has no text.
 
-    A tokenizer of transformers is not asked, as it has a text for every token, which may be empty.
+    A tokenizer of transformers is not checked, as it has a text, which may be empty, for every token.
 
     Args:
-        row: (vocabulary,) log-probabilities.
+        row: (vocabulary,) log-probabilities of the tokens.
+        place: File and key of the model, for the message.
     """
     if isinstance(vocabulary, PretrainedVocabulary):
         return
@@ -206,10 +221,11 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
 
     Args:
         path: Path of the dpcli file.
-        table: Name of its table that has the key `tokenizer`.
+        table: Name of its table that has the key `tokenizer`, for messages.
 
     Raises:
-        InputError: If the vocabulary cannot be loaded.
+        InputError: If the vocabulary cannot be loaded, or lacks `ids`, `text` or `end`.
+        Unavailable: If transformers is needed and not installed.
     """
     from dpcli.train.tasks.lm_library import library, pretrained
     from dpcli.train.tasks.user_code import result
@@ -229,7 +245,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
 
 
 def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:
-    """Return the number of tokens. Raises InputError if a vocabulary from module:function has no valid `size`."""
+    """Return the number of tokens of a vocabulary. Raises InputError if its `size` is missing, or not a positive whole number."""
     size = getattr(vocabulary, "size", None)
     if type(size) is not int or size < 1:
         raise InputError(f"{path}: {table}.tokenizer: expected a vocabulary with a size, its number of tokens, found {size!r:.60}")

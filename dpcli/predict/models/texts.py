@@ -15,7 +15,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
-SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}
+SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class TextSource:
         return os.path.splitext(self.source)[1]
 
     def error(self, expected: str, actual: str) -> InputError:
+        """Return the error for a source that cannot be used. `actual` must not quote a text, as texts are private."""
         return InputError(f"{self.path}: {self.key}: expected {expected}, found {actual}")
 
     def file(self) -> str:
@@ -77,7 +78,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
     the block.
 
     Raises:
-        InputError: If the texts cannot be read, there are none, or some have no owner.
+        InputError: If the texts cannot be read, there are none, some are not texts, or some have no owner.
         Unavailable: If a package that reads the file is not installed.
     """
     if source.units is None:
@@ -109,7 +110,7 @@ def public_texts(source: str, path: str, key: str, record: str = "line") -> list
     """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns.
 
     Raises:
-        InputError: If the file cannot be read, or the values are not texts.
+        InputError: If the file or function cannot be used, there is no text, or some values are not texts.
     """
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:
@@ -130,7 +131,10 @@ def require_texts(texts: Sequence[Any], source: TextSource) -> None:
 
 
 def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
-    """Return the owners. Raises InputError unless all are texts or all are whole numbers, as 1 and "1" might be one owner."""
+    """Return the owners. Raises InputError unless all are texts that are not empty, or all are whole numbers.
+
+    Both types together are refused, as 1 and "1" might be one owner.
+    """
     types = {type(unit) for unit in units}
     if types not in ({str}, {int}) or any(unit == "" for unit in units):
         raise source.error("the owner of each text, as text or as whole numbers", "owners that are missing, or of several types")
@@ -163,10 +167,12 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
 
 
 def _plain(source: TextSource) -> list[str]:
+    """Return the lines or paragraphs of a .txt file that are not blank."""
     return [part for part in re.split(SEPARATORS[source.record], text_of(source.file())) if part.strip()]
 
 
 def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
+    """Return the values of each named column. Raises InputError if a row has none."""
     for row in rows:
         for name in names:
             if not isinstance(row, Mapping) or row.get(name) is None:
@@ -174,7 +180,7 @@ def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[
     return [[row[name] for row in rows] for name in names]
 
 
-Rows = Callable[[str, RowWindow | None], list[Any]]
+Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
 
 
 def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:

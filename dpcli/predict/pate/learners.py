@@ -1,7 +1,7 @@
-"""Learners of teachers and of the student.
+"""Learners: the functions that fit a classifier to the records of a teacher, or of the student.
 
-A learner is a classifier of scikit-learn, or a function written by the user. It gets inputs (n, width) and labels (n,), and returns a model
-that predicts probabilities of labels, or only labels.
+A learner is a classifier of scikit-learn (`SKLEARN`), or a function written by the user. It gets inputs (n, width) and labels (n,), and
+returns a model that predicts probabilities of labels, or only labels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpcli.predict.pate.pate_plan import LEARNERS
 from dpcli.predict.pate.records import Records
 from dpcli.train.tasks.user_code import user
 
-MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers
+MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers, which is its own default for a network
 
 
 class Learnt(Protocol):
@@ -39,7 +39,11 @@ class Constant:
 
 
 class Fitted:
-    """A fitted model with predict(inputs), which returns labels. predict_proba and classes_ are used if the model has them."""
+    """A fitted model with predict(inputs), which returns labels. If it has classes_ and predict_proba, they are used instead.
+
+    Args:
+        target: Name of the learner, for messages. A message never quotes an error of the model, which may quote a record.
+    """
 
     def __init__(self, model: Any, classes: int, target: str) -> None:
         self.model, self.classes, self.target = model, classes, target
@@ -68,7 +72,7 @@ class Fitted:
 
 
 def one_hot(labels: Any, classes: int) -> Array:
-    """Return (n, classes) with 1 at each label."""
+    """Return (n, classes), with 1 at the label of each row and 0 elsewhere. `labels` are whole numbers, (n,)."""
     rows = np.zeros((len(labels), classes))
     rows[np.arange(len(labels)), labels] = 1.0
     return rows
@@ -81,12 +85,21 @@ def require_learner(name: str) -> None:
 
 
 def train_learner(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
-    """Return a classifier fitted to these records. It is constant if the records have a single label, or if there are none."""
+    """Return a classifier fitted to these records, by the learner that `learner_of` returns."""
     return learner_of(name, classes, hidden, path)(records)
 
 
 def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:
-    """Return the function that fits a classifier to records. The user's module, if any, is imported by this call."""
+    """Return the function that fits a classifier to records. The user's module, if any, is imported by this call.
+
+    The classifier is constant if the records have a single label; it predicts label 0 if there are no records.
+
+    Args:
+        name: Key of SKLEARN, or module:function.
+        classes: Number of labels.
+        hidden: Width of the hidden layer of an mlp.
+        path: Path of the dpcli file, near which the user's module is searched.
+    """
     function = None if name in LEARNERS else user(name, path)
 
     def learner(records: Records) -> Learnt:
@@ -103,6 +116,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
 
 
 def _user_model(name: str, function: Callable[..., Any], records: Records) -> Any:
+    """Return the model that the user's function fits. Raises InputError if it has no function `predict`."""
     model = function(records.inputs, records.labels)
     if not callable(getattr(model, "predict", None)):
         raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")
@@ -122,6 +136,7 @@ def _mlp(hidden: int, count: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    # A batch has at most 64 records, or all records of a smaller shard. The seed is fixed, so that a second fit gives the same votes.
     network = MLPClassifier((hidden,), max_iter=MOST_ITERATIONS, batch_size=min(64, count), random_state=0)
     return make_pipeline(StandardScaler(), network)
 
@@ -130,7 +145,8 @@ def _svm(hidden: int, count: int) -> Any:
     """Return a support vector machine with Gaussian kernels scaled to the variance of the inputs. It predicts labels only."""
     from sklearn.svm import SVC
 
-    return SVC(C=10.0)
+    return SVC(C=10.0)  # less regularisation than by scikit-learn's default of 1
 
 
+# Functions (hidden, number of records) -> a classifier that is not fitted, by the name of the learner.
 SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp, "svm": _svm}

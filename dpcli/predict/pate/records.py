@@ -1,10 +1,15 @@
-"""Private records of the teachers, and queries and test records that the file declares public. No message quotes a record."""
+"""Records of a [pate] table: the private records of each teacher, and the queries and test records, which the file declares public.
+
+No error message quotes a record.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
@@ -14,10 +19,16 @@ from dpcli.predict.pate.pate_plan import HELD_OUT, Pate
 from dpcli.predict.pate.record_columns import Columns, inputs_of, labels_of, read_records
 from dpcli.predict.shards import shards_of
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# A share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up.
+HELD_OUT_ROUNDING = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Inputs of shape (n, width) and labels of shape (n,)."""
+    """Inputs of shape (n, width), float64, and labels of shape (n,), int64."""
 
     inputs: Array
     labels: Array
@@ -26,27 +37,29 @@ class Records:
         return len(self.labels)
 
     def at(self, indices: Any) -> Records:
+        """Return the records that an array of positions, or of n booleans, selects."""
         return Records(self.inputs[indices], self.labels[indices])
 
 
 def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
-    """Return the records of each teacher. All records of a unit go to one teacher, and a teacher may have none.
+    """Return the private records of each teacher, without those that are held out as public.
 
-    If the file names no units, each record is a unit. Under add-remove it is named by its content, so that removing it moves no other
-    record to another teacher. Under the other adjacencies it is named by its position, which does not change if its content does.
+    All records of a unit go to one teacher. A teacher may have none. The file states the shard of each record, or else a hash of the
+    unit's name chooses it. If the file names no units, each record is a unit (see `_record_names`).
 
     Raises:
-        InputError: If the records cannot be read, or a unit is in two of the shards that the file states.
+        InputError: If the records, their units or their stated shards cannot be used, or the stated shards split a unit.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
     private, columns = _labelled_records(pate, pate.data, "data", path, extra)
+    units: Sequence[str | int]
     if pate.units is None:
         units = _record_names(private, adjacency)
     else:
         units = _units(columns[pate.units], len(private), path)
     if pate.queries == HELD_OUT:
-        training = np.flatnonzero(~set_aside(pate, len(private)))
+        training = np.flatnonzero(~held_out_mask(pate, len(private)))
         units, private = [units[index] for index in training], private.at(training)
     if pate.shards is not None:
         indices_of_shards = _stated_shards(columns[pate.shards], units, pate.teachers, path)
@@ -56,35 +69,53 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
 
 
 def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
-    """Return the records of a source, and its arrays by name."""
+    """Return the records of a source, and all of its arrays by name. Raises InputError if they cannot be used.
+
+    Args:
+        key: Key of [pate] that names the source, for messages.
+        extra: Names of further arrays to read.
+    """
     place = f"{path}: pate.{key}"
     columns = read_records(source, extra, pate.label, True, path)
     inputs = inputs_of(columns, pate.shift, place)
     return Records(inputs, labels_of(columns, pate.labels, place, len(inputs))), columns
 
 
-def _record_names(private: Records, adjacency: Adjacency) -> list[Any]:
+def _record_names(private: Records, adjacency: Adjacency) -> list[str | int]:
+    """Return the name of each record, if each record is a unit.
+
+    Under add-remove, the name is a digest of the record, so that removing a record moves no other record to another teacher. Under the
+    other adjacencies, the name is the record's position, which stays when the content changes.
+    """
     if adjacency is not Adjacency.ADD_REMOVE:
         return list(range(len(private)))
     rows = zip(private.inputs, private.labels.tolist(), strict=True)
     return [hashlib.blake2b(row.tobytes() + str(label).encode()).hexdigest() for row, label in rows]
 
 
-def _units(values: Any, count: int, path: str) -> list[Any]:
-    """Return the owner of each record as text, which depends on its value alone. Raises InputError if some values are not owners."""
+def _units(values: Any, count: int, path: str) -> list[str]:
+    """Return the owner of each record as text. Equal owners have equal texts.
+
+    Raises:
+        InputError: If `owners_of` refuses the values, or their number is not `count`.
+    """
     from dpcli.train.tasks.files import owners_of
 
     try:
         owners = owners_of(values, path).tolist()
-    except InputError as problem:
+    except InputError as problem:  # the message names the key of the [train] table
         raise InputError(str(problem).replace("train.units", "pate.units")) from None
     if len(owners) != count:
         raise InputError(f"{path}: pate.units: expected an owner for each record, found lists of different lengths")
-    return [str(owner + 0.0) if isinstance(owner, float) else str(owner) for owner in owners]  # adding 0.0 turns -0.0 into 0.0
+    return [str(owner + 0.0) if isinstance(owner, float) else str(owner) for owner in owners]  # -0.0 + 0.0 is 0.0
 
 
-def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> list[list[int]]:
-    """Return the record numbers of each shard that the file states. Raises InputError if two shards share a unit."""
+def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path: str) -> list[list[int]]:
+    """Return the positions of the records in each shard, for shards that the file states.
+
+    Raises:
+        InputError: If a value is not a whole number from 0 to teachers - 1, there is not one for each unit, or a unit is in two shards.
+    """
     place = f"{path}: pate.shards"
     try:
         shards = np.asarray(values, dtype=float)
@@ -94,7 +125,7 @@ def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> l
         raise InputError(f"{place}: expected a whole number as the shard of each record; some records have no shard, or a fraction")
     if len(shards) and not (shards.min() >= 0 and shards.max() < teachers):
         raise InputError(f"{place}: expected shards from 0 to {teachers - 1}, one for each teacher; a record has another shard")
-    shard_of_unit: dict[Any, int] = {}
+    shard_of_unit: dict[str | int, int] = {}
     indices: list[list[int]] = [[] for _ in range(teachers)]
     for index, (unit, shard) in enumerate(zip(units, shards.astype(int).tolist(), strict=True)):
         if shard_of_unit.setdefault(unit, shard) != shard:
@@ -103,19 +134,29 @@ def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> l
     return indices
 
 
-def set_aside(pate: Pate, count: int) -> Any:
-    """Return for each record whether it is declared public, (count,). Every k-th record is, by its position, in every run."""
-    spacing = round(1.0 / pate.held_out)
-    if spacing < 2:
+def held_out_mask(pate: Pate, count: int) -> NDArray[np.bool_]:
+    """Return for each record whether it is declared public, (count,) bool.
+
+    Every k-th record is, beginning with the first. k is 1 / held_out rounded up, so that no larger share than the stated one is public.
+
+    Raises:
+        InputError: If held_out is above 1/2.
+    """
+    if pate.held_out > 0.5:
         raise InputError(f"pate.held_out: expected at most half of the records, found {pate.held_out:g}")
-    return np.arange(count) % spacing == 0
+    spacing = math.ceil(1.0 / pate.held_out - HELD_OUT_ROUNDING)
+    return np.asarray(np.arange(count) % spacing == 0, dtype=np.bool_)
 
 
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
-    """Return the queries and the test records, which are the held-out records. The queries are evenly spread among them."""
+    """Divide the held-out records into queries and test records, and return both. The queries are evenly spread.
+
+    Raises:
+        InputError: If the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
+    """
     assert pate.data is not None
     records = _labelled_records(pate, pate.data, "data", path)[0]
-    public = records.at(set_aside(pate, len(records)))
+    public = records.at(held_out_mask(pate, len(records)))
     pool = len(public) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(public):
         raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the number of held-out records, found {pool}")
@@ -125,7 +166,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
 
 
 def query_inputs(pate: Pate, path: str) -> Array:
-    """Return the inputs of the queries in their order, (n, width). Raises InputError if the file names none."""
+    """Return the inputs of the queries in their order, (n, width). Raises InputError if the file names none, or they cannot be read."""
     if pate.queries is None:
         raise InputError(f"{path}: pate.queries: set it to the inputs of the queries")
     if pate.queries == HELD_OUT:
@@ -139,9 +180,13 @@ def queries_digest(inputs: Array) -> str:
 
 
 def test_records(pate: Pate, path: str) -> Records | None:
-    """Return the records on which the student is tested; None if the file names none."""
+    """Return the records on which the student is tested; None if the file names none, or all held-out records are queries.
+
+    Raises InputError if the records cannot be read.
+    """
     if pate.test is None:
         return None
     if pate.test != HELD_OUT:
         return _labelled_records(pate, pate.test, "test", path)[0]
-    return _held_out(pate, path)[1] or None
+    held_out_tests = _held_out(pate, path)[1]
+    return held_out_tests if len(held_out_tests) else None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_counts import VoteCounts
     from dpcli.train.run.ranks import TorchrunProcesses
 
-FOLDER, DIGEST_FILE = "teachers", "made.json"
+FOLDER, DIGEST_FILE = "teachers", "made.json"  # folder of the teachers' labels; file in it with the digest of their data
 TIMEOUT = timedelta(days=30)  # longest wait for the slowest teacher; the death of a process is noticed at once
 KILLED_MESSAGE = "a process of teachers was killed, or ran out of memory: fitted teachers are saved; run the same command again"
 
@@ -46,7 +46,7 @@ class Teachers:
 
     Attributes:
         votes: Vote counts on every query.
-        earlier: Number of teachers that had been fitted before.
+        earlier: Number of teachers that had been fitted before. Only the first process of torchrun knows it.
         empty: Number of shards without a record, a private number. Their teachers vote for the first label.
         single: Number of shards with a single label, a private number. Their teachers vote for that label.
     """
@@ -59,7 +59,7 @@ class Teachers:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """The public parts of every teacher: its learner and the queries."""
+    """The public parts that all teachers share: their learner and the queries, (n, width)."""
 
     queries: Array
     model: str
@@ -74,7 +74,7 @@ class Lesson:
     def prepare(self) -> Preparation:
         learner = learner_of(self.model, self.classes, self.hidden, self.path)
         if self.model in SKLEARN:
-            SKLEARN[self.model](self.hidden, 1)  # The import of scikit-learn happens here, once for all teachers.
+            SKLEARN[self.model](self.hidden, 1)  # The result is discarded. The call imports scikit-learn once for all teachers.
 
         def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
@@ -90,6 +90,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     Raises:
         InputError: If the file names votes instead of data, the data cannot be read, the folder holds a session on other votes, or a
             process has died.
+        Unavailable: If a package that the learner needs is not installed.
     """
     pate = plan.pate
     if pate.data is None:
@@ -228,12 +229,12 @@ class FittingRanks:
         """Wait until all processes have written their votes."""
         if self.ranks is not None:
             with torch_errors():
-                self.ranks.total(1.0)
+                self.ranks.total(1.0)  # a sum over all processes, to which each contributes when it is ready
 
 
 @contextmanager
 def fitting_ranks() -> Iterator[FittingRanks]:
-    """Join the processes that torchrun started. Raises InputError if one of them has died."""
+    """Join the processes that torchrun started, if it did. Raises InputError if one of them has died."""
     if not several_processes():
         yield FittingRanks()
         return

@@ -1,7 +1,7 @@
-"""A PromptPATE session: teachers vote on public texts, and a prompt is made from the labelled texts.
+"""A PromptPATE session: teachers, which are prompts with private demonstrations, vote on public texts, which then make a public prompt.
 
-Each query is charged durably before its noise is drawn, and is answered once. The transcript in the session's folder has the released
-answers. A query that is asked again is answered from the transcript, at no cost.
+Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in the session's folder. A query that is
+asked again gets the saved answer, at no cost.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from dpcli.predict.aggregators import Aggregator
     from dpcli.predict.query_counts import QueryBudget
 
-TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"
+TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"  # files in the session's folder
 DISCLOSURE_ANSWERS = {
     "randomness": "noise on the votes is drawn from the operating system; there is no seed, and no random number is saved",
     "floating_point": "noise is added to vote counts in double precision; only the winner is released, or that there is no winner",
@@ -62,12 +62,12 @@ class PromptOutcome:
     """The outcome of a session. Everything in it may be published.
 
     Attributes:
-        charged: Whether a ledger was charged.
         run: Id of the session's run.
-        queries: Number of queries that have been charged.
-        texts: Number of public texts of the file.
+        charged: Whether a ledger was charged.
+        queries: Number of queries that have been counted.
+        texts: Number of different public texts to label.
         answered: Number of these texts that got a label.
-        waiting: Number of texts that were not asked about, as no query or answer was left.
+        waiting: Number of texts that have no result, as no query or answer was left.
         student: The chosen prompt.
         prompt: Text of that prompt, with {text} in place of the text to label.
         accuracy: Accuracy of the student's prompt and of a prompt without demonstrations, on labelled texts that are declared public.
@@ -100,10 +100,12 @@ def vote_and_teach(
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
         resume, moved: Whether --resume and --moved were given.
+        report: Function that is called after each text with the numbers of texts done and of all texts.
         stream: Source of the noise; the operating system if None.
 
     Raises:
-        InputError: If the file asks for something impossible.
+        InputError: If a text or the model cannot be used, or an input has changed since the session began.
+        Unavailable: If a package that the model needs is not installed.
         Denied: If the file's budget or the ledger does not allow the session.
         LedgerError: If the ledger or the count of queries cannot be relied on.
     """
@@ -147,7 +149,13 @@ def _public(plan: PromptPlan) -> list[Demonstration]:
 
 
 def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
-    """Raise InputError if a text is too long. This is checked before anything is charged, as nothing may fail after a vote."""
+    """Raise InputError if a text is empty, or too long for the model even without a demonstration.
+
+    The check precedes the charge, so that a session does not fail after it has used some of its queries.
+
+    Args:
+        place: File and key of the texts, for the message.
+    """
     for number, text in enumerate(texts, 1):
         if not labeller.fits(shape.prompt((), text)):
             raise InputError(
@@ -157,7 +165,7 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
 
 
 class PublicText(NamedTuple):
-    """A public text with its released label, which is None if the votes did not agree."""
+    """A public text with the number of its released label; None if the votes did not agree."""
 
     text: str
     label: int | None
@@ -166,7 +174,7 @@ class PublicText(NamedTuple):
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[PublicText]:
-    """Yield each text with its released label, until the budget is used up."""
+    """Yield each text with its released label, until the budget of queries or answers is used up."""
     for count, text in enumerate(texts, 1):
         try:
             answer = voting.ask(text, partial(votes, text))
@@ -185,14 +193,20 @@ def _outcome(
     labeller: Labeller,
     public: list[Demonstration],
 ) -> PromptOutcome:
+    """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used.
+
+    Args:
+        queries: Number of queries that have been counted.
+        texts: Number of different public texts to label.
+    """
     prompt, shape = plan.prompt, shape_of(plan.prompt)
     answered = [Demonstration(text, label) for text, label in released if label is not None]
     student = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
-    def accuracy(shown: tuple[Demonstration, ...]) -> float:
-        prompts = [prompt_that_fits(shape, shown, text, labeller.fits) for text, _ in public]
-        right = sum(labeller.label(prompt) == label for prompt, (_, label) in zip(prompts, public, strict=True))
-        return right / len(public)
+    def accuracy(demonstrations: tuple[Demonstration, ...]) -> float:
+        prompts = [prompt_that_fits(shape, demonstrations, text, labeller.fits) for text, _ in public]
+        correct = sum(labeller.label(prompt) == label for prompt, (_, label) in zip(prompts, public, strict=True))
+        return correct / len(public)
 
     return PromptOutcome(
         plan=plan,
@@ -230,10 +244,10 @@ def _write_outputs(outcome: PromptOutcome, released: list[PublicText]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A released answer.
+    """The released answer to a query.
 
     Attributes:
-        number: Number of the query among all that were charged, from 1.
+        number: Number of the query among all queries of the session that were counted, from 1.
         label: Number of the label; None if the votes did not agree.
     """
 
@@ -242,13 +256,15 @@ class Released:
 
 
 class VoteTranscript:
-    """The answers of a session, by query, in a file to which lines are appended.
+    """The answers of a session, by query, in a file to which lines are appended. A missing file has no answers.
+
+    An incomplete last line, which a crash may leave, is removed from the file.
 
     Args:
         labels: Number of labels.
 
     Raises:
-        InputError: If the file is damaged, or is not a transcript.
+        InputError: If a complete line of the file is not an answer.
     """
 
     def __init__(self, path: str, labels: int) -> None:
@@ -265,18 +281,19 @@ class VoteTranscript:
         return self._answers.get(query_digest(query))
 
     def add(self, query: str, released: Released) -> None:
-        """Append an answer to the file, durably."""
+        """Append an answer to the file, durably. Raises OSError if it cannot be written."""
         add_line(self._path, {"query": query_digest(query), "number": released.number, "label": released.label})
         self._answers[query_digest(query)] = released
 
 
 @dataclass(frozen=True, slots=True)
 class VotingSession:
-    """A voting session, which answers one query at a time.
+    """Answers queries one at a time by noisy votes, within the budgets of queries and answers.
 
     Attributes:
         budget: Durable count of the queries.
         answers: Durable count of the answers; None if the entry does not limit them.
+        stream: Source of the noise.
     """
 
     aggregator: Aggregator
@@ -286,13 +303,16 @@ class VotingSession:
     stream: Stream
 
     def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
-        """Return the answer to a public query by its votes, which are computed only if they are needed.
+        """Return the answer to a public query, and save it.
 
-        A query that was answered before gets the answer of the transcript, and is not counted again.
+        A query that is in the transcript gets the answer saved there, and is not counted again.
+
+        Args:
+            votes: Function that returns the votes on this query, one row. It is not called if no votes are needed.
 
         Raises:
             Denied: If the budget of queries or answers is used up.
-            LedgerError: If the count cannot be relied on. Nothing is then released.
+            LedgerError: If a count cannot be relied on. Nothing is then released.
         """
         earlier = self.transcript.answer(query)
         if earlier is not None:
@@ -313,11 +333,12 @@ class VotingSession:
 
 
 def query_digest(query: str) -> str:
-    """Return the SHA-256 by which the transcript names a query."""
+    """Return the SHA-256 of a query's text in hexadecimal, by which the transcript names the query."""
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
+    """Yield the digest of each query of the transcript, and its answer. Raises InputError for a line that is not an answer."""
     for line in whole_lines(path):
         try:
             entry = json.loads(line)
