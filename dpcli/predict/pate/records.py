@@ -6,12 +6,12 @@ No error message quotes a record.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
+from dpcli.base.held_out import held_out_mask
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import digest_of
@@ -20,10 +20,7 @@ from dpcli.predict.pate.record_columns import Columns, inputs_of, labels_of, rea
 from dpcli.predict.shards import shards_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-# A share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up.
-HELD_OUT_ROUNDING = 0.01
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     else:
         units = _units(columns[pate.units], len(private), path)
     if pate.queries == HELD_OUT:
-        training = np.flatnonzero(~held_out_mask(pate, len(private)))
+        training = np.flatnonzero(~held_out_mask(len(private), pate.held_out, "pate.held_out"))
         units, private = [units[index] for index in training], private.at(training)
     if pate.shards is not None:
         indices_of_shards = _stated_shards(columns[pate.shards], units, pate.teachers, path)
@@ -134,20 +131,6 @@ def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path:
     return indices
 
 
-def held_out_mask(pate: Pate, count: int) -> NDArray[np.bool_]:
-    """Return for each record whether it is declared public, (count,) bool.
-
-    Every k-th record is, beginning with the first. k is 1 / held_out rounded up, so that no larger share than the stated one is public.
-
-    Raises:
-        InputError: If held_out is above 1/2.
-    """
-    if pate.held_out > 0.5:
-        raise InputError(f"pate.held_out: expected at most half of the records, found {pate.held_out:g}")
-    spacing = math.ceil(1.0 / pate.held_out - HELD_OUT_ROUNDING)
-    return np.asarray(np.arange(count) % spacing == 0, dtype=np.bool_)
-
-
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     """Divide the held-out records into queries and test records, and return both. The queries are evenly spread.
 
@@ -156,7 +139,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     """
     assert pate.data is not None
     records = _labelled_records(pate, pate.data, "data", path)[0]
-    public = records.at(held_out_mask(pate, len(records)))
+    public = records.at(held_out_mask(len(records), pate.held_out, "pate.held_out"))
     pool = len(public) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(public):
         raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the number of held-out records, found {pool}")

@@ -19,7 +19,7 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.pate.learners import train_learner
 from dpcli.predict.pate.pate_plan import Pate, plan_of
-from dpcli.predict.pate.records import Records, held_out_mask, query_inputs, shards, test_records
+from dpcli.predict.pate.records import Records, query_inputs, shards, test_records
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.predict.samples import GNMAX, written
@@ -189,17 +189,6 @@ def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path
     assert tested is not None and (len(session), len(tested), len(taught)) == (30, 45, 225)
     sets = [taught, {row.tobytes() for row in session}, {row.tobytes() for row in tested.inputs}]
     assert sum(map(len, sets)) == 300 and not sets[0] & sets[1] and not sets[1] & sets[2] and not sets[0] & sets[2]
-
-
-@of_each("share, public", [(0.5, 60), (0.4, 40), (0.3333, 40), (0.3, 30), (0.2, 24), (0.01, 2)])
-def test_no_more_than_the_stated_share_is_declared_public(share: float, public: int) -> None:
-    """A share of 0.4 once declared every second record public."""
-    assert held_out_mask(pate(queries="held-out", held_out=share), 120).sum() == public
-
-
-def test_more_than_half_is_not_declared_public() -> None:
-    with pytest.raises(InputError, match=r"expected at most half of the records, found 0\.6"):
-        held_out_mask(pate(queries="held-out", held_out=0.6), 120)
 
 
 def test_a_shard_of_one_label_or_of_none_votes_all_the_same() -> None:
