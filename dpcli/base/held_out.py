@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 from dpcli.base.errors import InputError
-from dpcli.numerics.arrays import BoolArray, np
 
 ROUNDING = 0.01  # a share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up
 
 
-def held_out_mask(count: int, share: float, key: str) -> BoolArray:
-    """Return for each of `count` records whether it is declared public, (count,).
-
-    Every k-th record is, in every run. k is 1 / share rounded up, so that no larger share than the stated one is public.
+def held_out_interval(share: float, key: str) -> int:
+    """Return k, such that every k-th record is declared public. It is 1 / share rounded up, so that no larger share is.
 
     Args:
         share: the stated share of the records, above 0.
@@ -24,5 +21,4 @@ def held_out_mask(count: int, share: float, key: str) -> BoolArray:
     """
     if share > 0.5:
         raise InputError(f"{key}: expected at most half of the records, found {share:g}")
-    spacing = math.ceil(1.0 / share - ROUNDING)
-    return np.asarray(np.arange(count) % spacing == 0, dtype=np.bool_)
+    return math.ceil(1.0 / share - ROUNDING)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.held_out import held_out_mask
+from dpcli.base.held_out import held_out_interval
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import digest_of
@@ -56,7 +56,7 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     else:
         units = _units(columns[pate.units], len(private), path)
     if pate.queries == HELD_OUT:
-        training = np.flatnonzero(~held_out_mask(len(private), pate.held_out, "pate.held_out"))
+        training = np.flatnonzero(~_is_held_out(pate, len(private)))
         units, private = [units[index] for index in training], private.at(training)
     if pate.shards is not None:
         indices_of_shards = _stated_shards(columns[pate.shards], units, pate.teachers, path)
@@ -131,6 +131,11 @@ def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path:
     return indices
 
 
+def _is_held_out(pate: Pate, count: int) -> NDArray[np.bool_]:
+    """Return for each of `count` records whether it is declared public, (count,). Raises InputError as `held_out_interval` does."""
+    return np.asarray(np.arange(count) % held_out_interval(pate.held_out, "pate.held_out") == 0, dtype=np.bool_)
+
+
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     """Divide the held-out records into queries and test records, and return both. The queries are evenly spread.
 
@@ -139,7 +144,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     """
     assert pate.data is not None
     records = _labelled_records(pate, pate.data, "data", path)[0]
-    public = records.at(held_out_mask(len(records), pate.held_out, "pate.held_out"))
+    public = records.at(_is_held_out(pate, len(records)))
     pool = len(public) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(public):
         raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the number of held-out records, found {pool}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.base.held_out import held_out_mask
+from dpcli.base.held_out import held_out_interval
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 
@@ -305,7 +305,7 @@ def _refusal(path: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return for each of `count` records whether it is held out as public, as `held_out_mask` does.
+    """Return for each of `count` records whether it is held out as public, which every k-th is.
 
     Raises:
         InputError: The records have owners, or the share is more than one half.
@@ -314,4 +314,4 @@ def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.b
         raise InputError(
             f"{path}: train.public: expected a separate file with units, found held-out, which would split a unit's records"
         )
-    return held_out_mask(count, share, f"{path}: train.held_out")
+    return np.arange(count) % held_out_interval(share, f"{path}: train.held_out") == 0  # type: ignore[no-any-return]
