@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.base.held_out import held_out_interval
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.predict.models.model_answers import digest_of
 from dpcli.predict.pate.pate_plan import HELD_OUT, Pate
 from dpcli.predict.pate.record_columns import Columns, inputs_of, labels_of, read_records
@@ -131,7 +131,7 @@ def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path:
     return indices
 
 
-def _is_held_out(pate: Pate, count: int) -> NDArray[np.bool_]:
+def _is_held_out(pate: Pate, count: int) -> BoolArray:
     """Return for each of `count` records whether it is declared public, (count,). Raises InputError as `held_out_interval` does."""
     return np.asarray(np.arange(count) % held_out_interval(pate.held_out, "pate.held_out") == 0, dtype=np.bool_)
 
