@@ -132,6 +132,7 @@ def test_a_file_of_which_nothing_can_be_certified_is_not_called_another_file(pro
     assert "another file" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_what_proves_less_than_is_printed_is_refused(proof: Path, sgd: Pipeline) -> None:
     """At the digits of print: 2.6003 proves 2.60024, and no 2.6002; at a larger delta, and at no smaller one."""
     expected = NamedProof(digest(proof), "2.6003", "1e-06")
@@ -168,6 +169,7 @@ def test_what_is_no_certificate_is_an_input_error(text: str, sgd: Pipeline, tmp_
 REPORTED = [name for name in renderable(("table", "total")) if name != "total"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("registry", [False, True])
 def test_a_report_names_it_in_every_format(proof: Path, registry: bool, tmp_path: Path) -> None:
     """But in the one that is a bare number."""
@@ -248,6 +250,7 @@ def test_a_ledger_keeps_the_digest_and_shows_it_everywhere(proof: Path, tmp_path
     assert dpcli("budget", "verify", ledger).code == 0
 
 
+@pytest.mark.long
 def test_a_repeated_charge_keeps_the_certificate_of_its_entry(proof: Path, tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
     assert dpcli("budget", "init", ledger, *[word for term in TERMS.items() for word in term], "--filter", "approx-dp").code == 0

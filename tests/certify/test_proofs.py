@@ -174,6 +174,7 @@ def test_no_plan_proves_what_is_false(cases: int) -> None:
             checker.check(proof.certificate | {"claims": [claim]})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("key", "value"),
     [("mu_squared", "1"), ("rate", "0.0041"), ("count", 15_100), ("records", 2), ("relation", "replace-one")],
@@ -285,6 +286,7 @@ def test_what_has_no_pair_is_refused() -> None:
         prove(pipeline("adaptive = true\n" + gaussian("1", "5.0", 1)))
 
 
+@pytest.mark.long
 def test_groups_and_units() -> None:
     """What several records cost has the accountants' pair too."""
     for adjacency in ("add-remove", "replace-one"):
@@ -439,6 +441,7 @@ DIVIDED = gaussian("0.01", "1.0", 300) + "".join(
 )
 
 
+@pytest.mark.long
 def test_disjoint_parts_cost_what_the_dearest_costs_beside_the_rest() -> None:
     """The proof is that of the file which has this part alone."""
     proof = prove(pipeline(DIVIDED))

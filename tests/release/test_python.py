@@ -91,6 +91,7 @@ def test_another_release_that_does_not_fit_is_denied_and_reads_nothing(
     assert charged(tmp_path) == 1 and not (tmp_path / "other").exists()
 
 
+@pytest.mark.long
 def test_the_command_and_the_function_price_alike(tmp_path: Path) -> None:
     path = file(tmp_path, COUNT, AGES)
     planned = dpcli.plan_release(path)
@@ -178,6 +179,7 @@ def test_a_file_without_data_is_priced_and_not_answered_by_the_command(tmp_path:
     assert refused.code == 2 and "expected path or url" in refused.err and charged(tmp_path) == 0
 
 
+@pytest.mark.long
 def test_a_frame_has_a_column_for_each_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = dpcli.release(relation(), file(tmp_path, COUNT, STATES, AGES, COMMON))
     monkeypatch.setitem(sys.modules, "pandas", None)

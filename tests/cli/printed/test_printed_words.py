@@ -127,7 +127,7 @@ COMMANDS = [
 ]
 
 
-QUICK = [words for words in COMMANDS[::20] if "examples/private-text.toml" not in words]  # that one takes a second
+QUICK = [words for words in COMMANDS[::40] if "examples/private-text.toml" not in words]  # that one takes a second
 
 
 @pytest.mark.parametrize(

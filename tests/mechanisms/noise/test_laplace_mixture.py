@@ -130,6 +130,7 @@ def test_replaced_records_by_quadrature(cases: int) -> None:
             assert abs(own - (moment - 1.0)) <= 1e-9 * abs(moment - 1.0) + 1e-12 * moment, (group, z)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cases", by_tier(1, 20, 100))
 def test_two_accountants_agree_and_one_record_is_the_known_pair(cases: int) -> None:
     random = Random(f"{SEED} group steps {cases}")
@@ -194,6 +195,7 @@ def test_a_unit_by_the_pair_of_its_sum_costs_less_than_one_record_of_its_size() 
     assert 4.0 * cost(three, 1000, 1e-8).upper < (cost(one, 1000, 1e-8).lower or 0.0)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("spec", [GaussianSpec(noise_multiplier=20.0), LaplaceSpec(noise_multiplier=20.0)])
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])

@@ -203,6 +203,7 @@ def test_no_value_of_one_row_decides_how_others_are_read(column: str) -> None:
             }, (column, place, type(odd))
 
 
+@pytest.mark.long
 @pytest.mark.needs("pandas")
 def test_odd_objects_count_as_in_a_csv(tmp_path: Path) -> None:
     import pandas
