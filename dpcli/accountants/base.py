@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import TypeVar
 
@@ -159,7 +159,7 @@ class Failing(PrivacyProfile):
 
     def with_failure(self, delta: Real, sign: int) -> Real:
         """Return the delta of the whole from that of the rest, a number or an array, rounded down if sign is -1, and up if it is 1."""
-        factor = 1.0 + sign * self.rounding
+        factor = max(1.0 + sign * self.rounding, 0.0)
         return self.failure * factor + math.exp(self.log_kept) * factor * delta
 
     def epsilon(self, delta: float) -> Bound:
@@ -170,7 +170,9 @@ class Failing(PrivacyProfile):
         if bound.lower is None:
             return Bound(bound.upper, detail={**bound.detail, "failure": self.failure})
         # The lower bound of `bound` may be too large, because `least` may be below the delta that is really left.
-        lower = self.rest.epsilon(self.delta_of_rest(delta, 1)).lower
+        lower: float | None = None
+        with suppress(NotRepresentable):
+            lower = self.rest.epsilon(self.delta_of_rest(delta, 1)).lower
         return Bound(bound.upper, None if lower is None else min(lower, bound.upper), bound.detail)
 
     def delta(self, epsilon: float) -> Bound:
@@ -185,6 +187,13 @@ class Failing(PrivacyProfile):
     def shares(self, delta: float) -> tuple[float, ...]:
         """Return the shares in the rest. A step that fails with some probability and costs nothing otherwise has no share."""
         return self.rest.shares(max(self.delta_of_rest(delta, -1), 0.0))
+
+
+def split_failures(steps: Steps) -> tuple[Steps, float]:
+    """Return the steps as they are when none fails, and the logarithm of the probability that none fails."""
+    split = [(mechanism.split_failure(), count) for mechanism, count in steps]
+    log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
+    return tuple((rest, count) for (_, rest), count in split), log_kept
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
@@ -243,10 +252,9 @@ class Accountant:
     def composed(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition without disjoint parts."""
         if self.finite:
-            split = [(mechanism.split_failure(), count) for mechanism, count in steps]
-            log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
+            rest, log_kept = split_failures(steps)
             if log_kept < 0.0:
-                return Failing(self.compose(tuple((rest, count) for (_, rest), count in split)), log_kept)
+                return Failing(self.compose(rest), log_kept)
         return self.compose(steps)
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Zero-concentrated differential privacy: rhos add up.
 
 Consumes each mechanism's rho, which sampling does not lower. The total is converted to epsilon at the best real order. Bounds: upper. It
-needs delta > 0. Steps may be chosen one after the other.
+needs delta > 0. Steps may be chosen one after the other, unless they state a delta.
 """
 
 from __future__ import annotations

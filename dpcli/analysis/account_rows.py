@@ -132,12 +132,15 @@ def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
 
 
 def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
-    """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs."""
+    """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs.
+
+    Those with a stated delta are also returned as they are when they do not fail.
+    """
     result = {mechanism}
     for case in mechanism.cases():
         for part, _ in case:
             result |= {piece for piece, _ in parts_of(part, 1)}
-    return result
+    return result | {piece.split_failure()[1] for piece in result}
 
 
 def without_lower(row: AccountRow) -> AccountRow:

@@ -60,7 +60,7 @@ class ProfileCurve:
         return float(delta_from_pairs(self.epsilons, self.upper, np.array([epsilon]))[0])
 
     def is_narrow(self) -> bool:
-        """Return whether the two bounds differ by at most CURVE_GAP, relatively, or by a negligible share of `delta`, at every epsilon."""
+        """Return whether the two bounds differ by at most CURVE_GAP, relatively, plus a negligible share of `delta`, at every epsilon."""
         negligible = max(NEGLIGIBLE * self.delta, TINY)
         return bool(np.all(self.upper - self.lower <= CURVE_GAP * self.upper + negligible))
 
@@ -102,7 +102,7 @@ def profile(
         delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
             one is not run for a whole curve.
         points: those of `epsilons` whose delta is printed as a number. One-sided accountants are also run at these epsilons, unless an
-            interval is narrow there.
+            interval is narrow there, or the whole curve is narrow.
 
     Returns:
         Upper bounds and certified lower bounds on delta. Two-sided accountants are run at all epsilons, the cheapest first, until the
@@ -199,12 +199,12 @@ def _curve_of_case(
         if name not in by_name:
             continue
         own = by_name[name]
-        least_cells = QUESTION if own.accountant.fallback else 0.0  # so that an expensive command leaves the fallback one question
+        least_cells = QUESTION if own.accountant.fallback else 0.0  # the fallback may always do the work of one question
         with allowance(CURVE_CELLS, least_cells, RESERVED):
             answer = replace(bounds(own.profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
         curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))
-        # No other accountant of the same pair improves a narrow interval, even if no data attain the pair.
+        # Both accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
         if answer.is_narrow() or curve.is_narrow():
             break
     if not curve.is_narrow():

@@ -350,7 +350,7 @@ def _informative_order(steps: Steps, inquiry: Inquiry) -> float:
     rdp = np.zeros(len(ORDERS))
     with np.errstate(all="ignore"):
         for mechanism, count in steps:
-            rdp += count * np.asarray(mechanism.rdp(ORDERS))
+            rdp += count * np.asarray(mechanism.split_failure()[1].rdp(ORDERS))
         if inquiry.quantity == "epsilon":
             bounds = rdp - math.log(max(inquiry.at, 1e-300)) / z
         else:

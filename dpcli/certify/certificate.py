@@ -54,7 +54,7 @@ class Proof:
 def prove(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, decimals: int = DECIMALS
 ) -> Proof:
-    """Prove the headline of a pipeline, as it is printed, or the smallest bound for which a proof is found.
+    """Prove the headline of a pipeline, as it is printed, or the first of a few larger bounds for which a proof is found.
 
     Args:
         delta, epsilon, group_size: as for `dpcli.account`.
@@ -64,7 +64,8 @@ def prove(
         The proof. Its upper bound holds if the stated pairs dominate the mechanisms. Its lower bound holds if they are attained.
 
     Raises:
-        NotRepresentable: the checker knows no pair of a mechanism, or no bound has a proof within the work that is allowed.
+        NotRepresentable: the accountants have no finite bound, the checker knows no pair of a mechanism, or no bound has a proof within
+            the work that is allowed.
         InternalError: the proved upper bound is below the accountants' lower bound (the message has both numbers), or `certified_parts`
             raises it.
         InputError: as for `dpcli.account`.
@@ -127,16 +128,19 @@ def _known(result: Account, value: float) -> tuple[float, float]:
 
 
 def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> Iterator[str]:
-    """Yield texts of bounds to prove: the headline as printed, then for an epsilon slightly larger ones and that of Chernoff's bound."""
+    """Yield texts of bounds to prove, each rounded up: the headline, then slightly larger ones, and last Chernoff's bound.
+
+    The bounds after the headline are for epsilon at a positive delta only. Chernoff's is left out if it is infinite.
+    """
     yield up(result.upper, decimals)
     if result.quantity == "epsilon" and result.at > 0.0:
         for share in SHARES:
-            yield up(Decimal(up(result.upper)) * (1 + share))
+            yield up(Decimal(up(result.upper, decimals)) * (1 + share), decimals)
         from dpcli.certify.checker import cases_of
 
         bounds = [proof_search.chernoff_epsilon(parts, way, result.at) for parts, way in cases_of(statement.stated()).values()]
         if all(map(math.isfinite, bounds)):
-            yield up(max(bounds) * (1.0 + 1e-6))
+            yield up(max(bounds) * (1.0 + 1e-6), decimals)
 
 
 def _upper(statement: CertifiedParts, texts: Json, known: tuple[float, float]) -> Json:

@@ -49,7 +49,9 @@ class OtherParts(NamedTuple):
 
 
 def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
-    """Yield a warning for each deleted pipeline of the base, and a failure for each pipeline that was moved to a file that is not judged.
+    """Yield verdicts on pipelines of the base that are gone: a failure for each that was moved to a file that is not judged.
+
+    The others are warnings: a pipeline that was deleted or is no longer one, and a submodule that was removed.
 
     Args:
         ref: The git revision of the base.
@@ -117,7 +119,7 @@ def _unjudged_files(top: str, tree: str, judged: frozenset[str]) -> Iterator[Oth
 def _verdicts_of_removed(
     name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
-    """Yield the verdict on a removed pipeline of the base, unless another verdict is about its path (`has_verdict`)."""
+    """Yield a failure if a removed pipeline was moved, or else a warning, unless another verdict is about its path (`has_verdict`)."""
     parts, place = parts_of(data), os.path.join(top, name)
     share, similar_path = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
     subject = f"{escaped_path(name)}, a pipeline at {ref}"
@@ -132,7 +134,7 @@ def _verdicts_of_removed(
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """Yield a warning about all pipelines that differ from the revision and are not judged.
+    """Yield one warning about all pipelines that differ from the revision and are not judged, and one for each unchecked submodule.
 
     Args:
         ref: The git revision of the base.
@@ -189,7 +191,7 @@ def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Yield a warning for each workflow that differs from the revision and calls dpcli, now or at the revision.
 
-    The workflows of all repositories that contain one of the files are compared. Raises InputError if git cannot list the changed files.
+    Those of submodules are left out, because they are not run. Raises InputError if git cannot list the changed files.
     """
     for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None or top != folder:  # the workflows of a submodule are not run

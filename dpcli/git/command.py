@@ -1,6 +1,6 @@
 """Calls of git: work trees, commits, and files at REVISION:PATH.
 
-Git runs in the repository of a folder, even if the variables of a hook name another repository.
+Git runs in the repository around a folder, even if the variables of a hook name another one. Without a repository there, they count.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dpcli.file.toml.limits import escaped_path, read_bytes
 
 P = ParamSpec("P")
 # The answers of git that `cached_answers` keeps, by function, working directory and arguments. None if answers are not cached.
-_cache: ContextVar[dict[tuple[object, ...], str] | None] = ContextVar("known", default=None)
+_cache: ContextVar[dict[tuple[object, ...], str] | None] = ContextVar("answers of git", default=None)
 SUBMODULE = b"160000"  # the mode of a submodule in a commit and in the index
-# The variables that git sets for a hook. They can name another repository, work tree or index than those of the folder.
+# The variables of a hook that can name another repository, work tree or index than those of the folder. Those of a pre-receive hook, which
+# name the folders of new objects, are kept, because git finds these objects nowhere else.
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE")
 
 
@@ -44,7 +45,7 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
 
 
 def work_tree(folder: str) -> str | None:
-    """Return the root of the git work tree that contains a folder. It is the folder itself or the nearest one above it; None if none is."""
+    """Return the root of the git work tree that contains a folder. It is the folder or the nearest one above it; None without one."""
     return next((place for place in (folder, *folders_above(folder)) if _is_work_tree(place)), None)
 
 
@@ -144,7 +145,10 @@ def list_entries(folder: str, *arguments: str) -> list[bytes]:
 
 
 def present_files(top: str) -> frozenset[str]:
-    """Return the paths of a work tree's files, without the files that git ignores."""
+    """Return the paths of the files in a work tree's index and of untracked files, without those that git ignores.
+
+    A file of the index may have been deleted from the work tree.
+    """
     return frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "-co", "--exclude-standard")))
 
 
@@ -203,7 +207,7 @@ def _cached_in_context(question: Callable[P, str]) -> Callable[P, str]:
         answers = _cache.get()
         if answers is None:
             return question(*args, **kwargs)
-        key = (question.__name__, os.getcwd(), *args)
+        key = (question.__name__, os.getcwd(), *args, *sorted(kwargs.items()))
         if key not in answers:
             answers[key] = question(*args, **kwargs)
         return answers[key]
@@ -288,8 +292,8 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
     PATH is relative to the root of the git repository around the working directory, and "./PATH" is relative to the working directory.
 
     Raises:
-        InputError: The file does not exist, or git does not know it. Or both a file REVISION:PATH and the revision exist. A change under
-            review could add such a file, and must not be judged by it.
+        InputError: The file does not exist, or git does not know it, or a file is named REVISION:PATH and the revision exists too: a
+            change under review could add such a file, and must not be judged by it.
     """
     revision, colon, path = source.partition(":")
     if source == "-" or not colon or (os.path.lexists(source) and not _names_commit(revision)):

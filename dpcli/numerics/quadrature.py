@@ -26,7 +26,7 @@ SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of M
 
 
 def step_size(z: Any, slope: Any) -> Any:
-    """Return a node distance at which the trapezoidal rule errs by less than e^-DIGITS, relative. Arrays are taken element by element.
+    """Return a node distance at which the trapezoidal rule errs by less than 2 e^-DIGITS, relative to its value. Arrays are allowed.
 
     The integrand is phi(x) m(x)^p with |p| <= z + 1, where m is a positive mixture of e^{s x} with 0 <= s <= slope. On a line at height a
     in the complex plane, phi is larger by at most e^{a^2/2}, and m^p by at most cos(a slope / 2)^-|p| <= e^{(z+1) a^2 slope^2 / 8 + ...}.
@@ -41,7 +41,9 @@ def step_size(z: Any, slope: Any) -> Any:
 
 
 def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
-    """Return a node distance as `step_size` does, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}. log_rest: log w_0.
+    """Return a node distance as `step_size` does, for the integrand phi(x) B_{-z}(m(x) - 1), which occurs if Q is the mixture.
+
+    z > 0 is the order - 1, and m = w_0 + w e^{s x - s^2/2} with s = `shift` > 0 and log w_0 = `log_rest` <= 0.
 
     The distance follows from how far m can fall below 1. Let d = m - 1. If |Im x| s <= pi / 2, then Re m >= w_0, and Taylor's theorem gives
     |B_{-z}(d)| <= z (z+1) / 2 |d|^2 w_0^{-z-2}. On the real line, B_{-z}(d) is at least z (z+1) / 2 d^2 where d < 0. The mean of |d|^2 on
@@ -173,7 +175,9 @@ def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Arra
 
 
 def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array:
-    """Return upper bounds on K(z) for each z, from log Q and log r at equally spaced nodes. Q may lack some of its mass.
+    """Return upper bounds on K(z) for each z, from log Q and log r at equally spaced nodes.
+
+    The mass of Q beyond the nodes is left out. For windows of TAIL, SLACK covers it.
 
     z: shape (n,). log_base, log_ratio: shape (nodes,). step: the node distance.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import merged
+from dpcli.accountants.base import Failing, PrivacyProfile, merged, split_failures
 from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
@@ -34,12 +34,14 @@ def chart(question: Question) -> Chart:
     best, epsilon = row.bound.detail["order"], row.upper
     most = TALL * epsilon
     try:
-        curve = renyi_curve(merged(steps_of(result.charges)))
+        steps, log_kept = split_failures(steps_of(result.charges))
+        curve = renyi_curve(merged(steps))
         orders = _within(curve, best, most)
         divergences = curve.at(orders)
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
-    epsilons = balle(orders, divergences, math.log(result.delta))
+    delta = Failing(PrivacyProfile(), log_kept).delta_of_rest(result.delta, -1) if log_kept < 0.0 else result.delta
+    epsilons = balle(orders, divergences, math.log(delta))
     lines = (
         Line("epsilon from each order", _visible_points(orders, epsilons, most), Tone.SECOND),
         Line("Renyi divergence", _visible_points(orders, divergences, most), Tone.MAIN),
@@ -57,6 +59,7 @@ def chart(question: Question) -> Chart:
         markers=(Marker(best_label, best, epsilon, Tone.SECOND),),
         notes=(
             "both lines are upper bounds for the whole composition; every order is sound, and the lowest epsilon is the one reported",
+            *(("the divergence is that of the steps when no stated delta fails",) if log_kept < 0.0 else ()),
         ),
     )
 

@@ -127,7 +127,10 @@ class Aggregator(ABC):
 
     @classmethod
     def limit(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
-        """Return the entry limited to this number of answers, and to this number of queries if it is given."""
+        """Return the entry limited to this number of answers, and to this number of queries if it is given and is paid for.
+
+        By default, each query is answered, and the number of queries is ignored.
+        """
         return replace(entry, steps=answers)
 
     @abstractmethod
@@ -170,7 +173,7 @@ class Aggregator(ABC):
         return np.ones(len(largest))
 
     def realised(self, counts: Counts, largest: Array, answered: Array) -> VoteCosts:
-        """Return the cost of a session. `answered`, (n,), is 1 for each query that was answered, and 0 for the others."""
+        """Return the cost of a session. `answered`, (n,), is 1 for each query that was answered, 0 for the others, or a probability."""
         return VoteCosts((*self.thresholds(largest), self.answers(counts, answered)), len(counts), float(answered.sum()))
 
     def expected(self, counts: Counts, largest: Array) -> VoteCosts:

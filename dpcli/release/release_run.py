@@ -16,7 +16,7 @@ from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, Led
 from dpcli.release.group_keys import in_declared_order
 from dpcli.release.query_answer import STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
-from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason, require_same_books
+from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ def release(
         InputError: The file asks for something that cannot be done.
         Denied: The file's budget or the ledger refuses the charge.
         LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
+        Unavailable: A package is missing.
+        InternalError: A library raised an error of its own; its message is not shown, because it may quote the data.
     """
     plan.require_budget()
     plan = plan.reading(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
         stored = stored_answers(plan.folder)
-        if stored is None or ledger is not None:
-            require_same_books(plan.folder, session.charged, ledger, "release")
         if stored is not None:
             _require_stored_by(stored, session, plan)
             _write_statement(plan, stored.answers)
@@ -120,7 +120,7 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
         raise InputError(
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
         )
-    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
+    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # a file that is gone was moved with its data
         raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {NEW_RELEASE}")
 
 
@@ -161,7 +161,9 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     The folder records the charge before the ledger does, and the ledger records it before any data are read.
 
     Raises:
-        Denied: The key belongs to an earlier release, or another process started this one.
+        Denied: The key belongs to an earlier release, another process started this one, or the budget does not allow it.
+        InputError, CannotCertify, NotRepresentable: The ledger refuses the file.
+        LedgerError: The ledger or the folder is not reliable.
     """
     if ledger is None:
         session.write()
@@ -186,7 +188,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
 
 
 def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
-    """Return the answers to all queries. The release is charged already, and no error reveals anything about the data."""
+    """Return the answers to all queries. The release is charged already. The caller hides the messages of other errors than InputError."""
     from dpcli.release.engines.source_engine import open_source
 
     answers = []
@@ -229,7 +231,7 @@ def require_ready(plan: ReleasePlan) -> None:
     aggregations = [priced.query.aggregation(priced.setting) for priced in plan.queries]
     require_source(plan.source, plan.path, aggregations, plan.window, plan.given)
     for priced, aggregation in zip(plan.queries, aggregations, strict=True):
-        # An answer without data and the expected error raise before the charge what they would raise after it.
+        # Each answer is computed on no data, so that an error that does not depend on the data comes before the charge.
         priced.query.answer(priced.setting, totals_of((), aggregation))
         priced.query.expected_error(priced.setting)
 

@@ -81,7 +81,10 @@ class Session:
 
 
 def existing_session(folder: str) -> Session | None:
-    """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
+    """Return the session in a folder; None if there is none.
+
+    Raises InputError if its file cannot be read, or has not the form that dpcli writes.
+    """
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -104,8 +107,8 @@ def open_session(
         inputs, are_equal: As in `Session.require_same`.
 
     Raises:
-        InputError: Without --resume, the folder already has a session. With --resume, it has none, or the file or an input has changed
-            since the session began.
+        InputError: Without --resume, the folder already has a session. With --resume, it has none or one that cannot be read, the file
+            or an input has changed since the session began, or the session began with a ledger and none is given, or the reverse.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
@@ -174,9 +177,9 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     The session is written to its folder before the ledger is charged. If the ledger refuses the charge, a new session is removed again.
 
     Raises:
-        LedgerError: The session cannot be written. Or its answers are already counted, and the ledger does not have its run. Also as in
+        LedgerError: The session cannot be written, its answers are already counted and the ledger does not have its run, or as
             `charge_run`.
-        Denied: The run does not fit in the ledger's budget.
+        Denied, InputError, CannotCertify, NotRepresentable: As `charge_run`.
     """
     path = os.path.join(session.folder, RUN)
     new = not os.path.lexists(path)
@@ -200,6 +203,7 @@ def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
 
     Raises:
         Denied: The run does not fit in the ledger's budget.
+        InputError, CannotCertify, NotRepresentable: The ledger cannot price the pipeline.
         LedgerError: The run was voided, so no noise may be drawn for it.
     """
     entered = ledger.state().runs.get(run)
@@ -264,7 +268,7 @@ def _read(path: str, folder: str) -> Session:
 
 
 def _has_written_types(session: Session) -> bool:
-    """Return whether the values of a session that was read from a file have the types that dpcli writes."""
+    """Return whether the values of a session that was read from a file have the types that dpcli writes. The window is checked before."""
     return (
         isinstance(session.run, str)
         and isinstance(session.fingerprint, str)

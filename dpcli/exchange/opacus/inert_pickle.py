@@ -56,7 +56,8 @@ class Inert:
 
     Attributes:
         name: Name of the called function.
-        arguments: The arguments, a tuple. For a stored tensor, whose name is "storage", this is its persistent id.
+        arguments: The arguments, a tuple. For a stored tensor, whose name is "storage", this is its persistent id; it is empty if
+            the pickle has the id as a line of text.
         state: State that the pickle then sets on the result; None if it sets none.
     """
 
@@ -69,7 +70,8 @@ class Inert:
 def read_pickle(stream: IO[bytes]) -> Any:
     """Return the value of the next pickle in the stream. The stream then is at the end of that pickle.
 
-    Each call becomes an Inert, except that an OrderedDict or a defaultdict becomes a dict. A set becomes a list.
+    Each call becomes an Inert, except that a dict, an OrderedDict or a defaultdict becomes a dict. A set becomes a list if the pickle has
+    an instruction for it (protocol 4), and an Inert otherwise.
 
     Raises:
         InputError: The data are no pickle or a damaged one, have more than MOST_INSTRUCTIONS instructions, or have a name or an instruction
@@ -78,7 +80,7 @@ def read_pickle(stream: IO[bytes]) -> Any:
     machine = _Machine()
     try:
         for count, (code, argument, _) in enumerate(pickletools.genops(stream)):
-            if count > MOST_INSTRUCTIONS:
+            if count >= MOST_INSTRUCTIONS:
                 raise InputError(
                     f"expected a pickle of at most {MOST_INSTRUCTIONS:,} instructions, found more: save only the accountant"
                 )
@@ -111,11 +113,11 @@ class _Machine:
         return [self.pop() for _ in range(count)][::-1]
 
     def marked(self) -> list[Any]:
-        """Remove the last mark and the values after it, and return the values."""
-        place = max(index for index, value in enumerate(self.stack) if isinstance(value, Mark))
-        values = self.stack[place + 1 :]
-        del self.stack[place:]
-        return values
+        """Remove the last mark and the values after it, and return the values. Raises IndexError if there is no mark."""
+        values = []
+        while not isinstance(value := self.stack.pop(), Mark):
+            values.append(value)
+        return values[::-1]
 
     def step(self, name: str, argument: Any) -> None:
         """Execute one instruction. Raises InputError for an instruction that does not occur in checkpoints of tensors."""

@@ -216,7 +216,8 @@ class ApproxSpec(GivenSpec):
     one record or for the unit.
 
     Bounds: exact for a mechanism that the statement allows: it reveals everything with probability delta, and is randomised response
-    otherwise. Accountants of Renyi divergences set the probability of revealing everything aside. No finite epsilon below the stated delta.
+    otherwise. Without sampling and for one change, accountants of Renyi divergences set the probability of revealing everything aside. No
+    finite epsilon below the stated delta.
 
     Source: the numbers are the author's. Their consequences are from Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
     """

@@ -37,9 +37,10 @@ class SessionOutcome:
     """The outcome of a session.
 
     Attributes:
-        queries: Number of queries in the votes, limited to the number that the file pays for.
+        queries: Number of queries in the votes, limited to the number that the file pays for. For a session that had ended before, the
+            number that it asked, or the number that the file pays for if it used all answers.
         earlier: Whether the session had ended before, so that no noise was drawn now.
-        fitting: Account of a file that pays for exactly this number of queries; None if this file does.
+        fitting: Account of a file that pays for exactly this number of queries; None if the session's file does.
     """
 
     plan: VotingPlan
@@ -62,7 +63,8 @@ def hold_session(
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
         insecure_seed: Seed of reproducible noise, which is NOT PRIVATE, and is refused with a ledger. None for private noise.
-        student: Returns the function that predicts labels from the answers so far. It is called only if the threshold needs predictions.
+        student: Returns the function that predicts labels from the answers so far. It is called only if the
+            threshold needs predictions, and also if an ended session only awaits the release of its cost.
         moved: Whether --moved was given, which confirms that no copy of the folder is left at its earlier path.
 
     Raises:
@@ -127,7 +129,7 @@ def _continue_session(
     student: Callable[[], Predict],
     moved: bool,
 ) -> Transcript:
-    """Charge the session if it is not charged yet, ask its remaining queries, and return its transcript."""
+    """Charge the session if it is not charged yet, ask its remaining queries, release its cost if asked, and return its transcript."""
     predict = student() if plan.pate.check == "student" else None
     inputs = {"votes": votes.digest()}
     if plan.pate.queries is not None:

@@ -75,7 +75,7 @@ class OwnLabeller:
     def label(self, prompt: str) -> int:
         """Return the label.
 
-        Raises InputError if the function raises, without its message, or returns neither a label nor scores.
+        Raises InputError if the function raises, or returns neither a label nor scores. The message of a foreign error is not repeated.
         """
         try:  # Reading the result may raise too, as the result may be an object from the user's code.
             label = self._read(self.function(prompt))

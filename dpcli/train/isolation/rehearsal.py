@@ -1,7 +1,7 @@
 """The check that a program isolates records. The loss and the gradient of a record must depend on that record alone.
 
-The program is first followed operator by operator without records (`traced_program`), and then run on synthetic records. In each real step,
-the gradient of one record is also computed alone, and its norm is compared.
+The program is first followed operator by operator without records (`traced_program`), and then run on synthetic records. In real steps, the
+gradient of one record is also computed alone, and its norm is compared, unless each record is differentiated alone anyway.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
 
 
 def kind_of_numbers(model: nn.Module, loss: Loss, draw: Draw) -> NumberKind:
-    """Return the first kind of floating-point numbers for which the losses of synthetic records are finite, and no scale raises an error.
+    """Return the first kind of floating-point numbers for which no scale raises an error, and the losses at the first scale are finite.
 
     A program may need positive numbers, as a logarithm does, or numbers in a unit interval, as probabilities are. If no kind gives finite
     losses, the first kind is returned that raises no error, or else the first kind.
@@ -105,7 +105,7 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
     a gradient. State that changes no gradient is harmless.
 
     Raises:
-        InputError: The two gradients differ by more than rounding.
+        InputError: The two gradients differ by more than rounding. A gradient whose norm is not finite is not compared.
     """
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
     tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order in the second computation
@@ -157,7 +157,7 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
         state_before = state(model, loss)
         with no_validation_by_default():
             loss(model, draw(2))
-        state_before.require_same(state(model, loss))  # this includes torch's seed, which `check` sets itself
+        state_before.require_same(state(model, loss))  # checked before `check` sets torch's seed, which is a part of it
         for round_number in range(ROUNDS):
             count = LARGER_BATCH_SIZE if round_number == 1 and not program.complete else usual_count
             for scale in program.numbers.scales if has_floats(draw(1)) else (1.0,):
@@ -253,7 +253,10 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
 
 
 def agree(engine: SumEngine, alone: float, norm_in_batch: float) -> bool:
-    """Check whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50."""
+    """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50.
+
+    Two norms that are not finite agree, and one agrees with a finite norm that is nearly as large as the largest number.
+    """
     finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
     if len(finite) < 2:
         return not finite or finite[0] > BEYOND

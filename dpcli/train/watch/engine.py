@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,7 +67,9 @@ class MeasuredNoise:
         opacus_optimizer: Opacus optimizer that adds the noise.
         noise_multiplier: Declared noise multiplier.
         norm: Declared clipping norm.
-        squares: Sum of the squares of the noise by position of the tensor, in units of the declared variance.
+        squares: Sum of the squares of the noise by position of the parameter, in units of the declared variance.
+        numbers: How many numbers each of these sums has.
+        steps: In how many steps each parameter had a gradient.
         heads: First numbers of each step's noise, in units of the declared standard deviation.
     """
 
@@ -74,6 +77,8 @@ class MeasuredNoise:
     noise_multiplier: float
     norm: float
     squares: dict[int, float] = field(default_factory=dict)
+    numbers: Counter[int] = field(default_factory=Counter)
+    steps: Counter[int] = field(default_factory=Counter)
     heads: list[Tensor] = field(default_factory=list)
 
     def watch(self, report: Callable[[str], None]) -> Any:
@@ -88,8 +93,9 @@ class MeasuredNoise:
     def measure(self, optimizer: torch.optim.Optimizer) -> str:
         """Measure the noise of the next step. Return a description of how it contradicts the file; "" if it does not.
 
-        Noise contradicts the file if it is smaller than declared, or if it repeats the noise of an earlier step. The probability that a
-        correct run is accused of too little noise is at most 10^-9.
+        An optimizer contradicts the file by its settings, by a gradient without a clipped sum, and by noise that is smaller than declared,
+        the same in all numbers of a tensor, or that of an earlier step. A parameter without a gradient is not measured in that step. The
+        probability that a correct run is accused of too little noise is at most 10^-9.
         """
         opacus_optimizer = self.opacus_optimizer
         problem = contradiction(opacus_optimizer, self.noise_multiplier, self.norm)
@@ -99,28 +105,29 @@ class MeasuredNoise:
         if opacus_optimizer.loss_reduction == "mean":
             divisor = float(opacus_optimizer.expected_batch_size * opacus_optimizer.accumulated_iterations)
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
-        noises = []
-        for parameter in parameters:
+        noises: dict[int, Tensor] = {}
+        for position, parameter in enumerate(parameters):
             if parameter.grad is None:
                 continue
             clipped = getattr(parameter, "summed_grad", None)
             if clipped is None:
                 return "a gradient without a clipped sum"
             noise = parameter.grad.double() * divisor - clipped.double().view_as(parameter)
-            noises.append(noise.flatten() / (self.noise_multiplier * self.norm))
-        for position, noise in enumerate(noises):
+            noises[position] = noise.flatten() / (self.noise_multiplier * self.norm)
+        for position, noise in noises.items():
             problem = self._too_small(position, noise)
             if problem:
                 return problem
-        return self._repeated(noises)
+        return self._repeated([*noises.values()]) if noises else ""
 
     def _too_small(self, position: int, noise: Tensor) -> str:
         """Return a message if the noise of a tensor is smaller than declared or constant; "" otherwise."""
         if len(noise) >= FEWEST and float(noise.max() - noise.min()) < EQUAL:
             return "the same noise in every number of a tensor"
         self.squares[position] = self.squares.get(position, 0.0) + float(noise.square().sum())
-        steps = len(self.heads) + 1
-        numbers = steps * len(noise)
+        self.numbers[position] += len(noise)
+        self.steps[position] += 1
+        steps, numbers = self.steps[position], self.numbers[position]
         ratio = self.squares[position] / numbers
         if ratio >= 1.0:
             return ""
@@ -134,6 +141,7 @@ class MeasuredNoise:
         """Return a message if an earlier step had the same noise in its first numbers; "" otherwise."""
         from_each = max(1, HEAD // len(noises))
         head = torch.cat([noise[:from_each].cpu() for noise in noises])[:HEAD]
-        repeated = len(head) >= FEWEST and any(bool(((head - earlier).abs() < EQUAL).all()) for earlier in self.heads)
+        comparable = [earlier for earlier in self.heads if len(earlier) == len(head) >= FEWEST]
+        repeated = any(bool(((head - earlier).abs() < EQUAL).all()) for earlier in comparable)
         self.heads.append(head)
         return "the noise of an earlier step again" if repeated else ""

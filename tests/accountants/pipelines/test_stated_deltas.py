@@ -26,6 +26,8 @@ from dpcli.mechanisms.combined.composed import Composed, Parallel
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.plots.epsilons import Question
+from dpcli.plots.renyi_divergence import chart
 from tests.cases import by_tier
 from tests.strategies import entry, pipeline
 
@@ -195,3 +197,28 @@ def test_a_filter_does_not_set_deltas_aside() -> None:
     keys = pipeline(entry("gaussian", noise_multiplier=5.0), entry("approx-dp", epsilon=0.5, delta=1e-8), delta=1e-6)
     adaptive = replace(keys, privacy=replace(keys.privacy, adaptive=True))
     assert all(row.bound is None for row in account(adaptive).rows)
+
+
+@pytest.mark.parametrize("steps", [10**9, 10**18])
+def test_an_astronomic_failure_promises_nothing(steps: int) -> None:
+    """The rounding of its probability exceeds 1, and no lower end is negative."""
+    subject = pipeline(entry("approx-dp", epsilon=0.5, delta=1e-3, steps=steps), delta=1e-6)
+    for answer in (account(subject), account(subject, epsilon=1.0)):
+        assert answer.winner is None
+
+
+def test_reasons_and_lower_ends_are_those_of_the_entries() -> None:
+    mixed = pipeline(entry("gaussian", noise_multiplier=3.0), entry("approx-dp", epsilon=0.5, delta=1e-8), delta=1e-6)
+    (row,) = account(mixed, ["analytic"]).rows
+    assert row.reason == f"it is not a Gaussian mechanism ({mixed.mechanisms[1].name})"
+    witnessed = account(pipeline(entry("zcdp", rho=0.1), entry("approx-dp", epsilon=0.5, delta=1e-8), delta=1e-6))
+    assert witnessed.lower is not None and 0.5 * witnessed.upper < witnessed.lower < witnessed.upper
+
+
+def test_a_picture_of_the_orders_is_that_of_what_does_not_fail() -> None:
+    subject = pipeline(entry("gaussian", noise_multiplier=3.0), entry("approx-dp", epsilon=0.5, delta=1e-8), delta=1e-6)
+    picture = chart(Question(subject))
+    (row,) = account(subject, ["rdp"]).rows
+    (from_each, _) = picture.lines
+    assert min(y for _, y in from_each.points) == pytest.approx(row.upper, rel=1e-3)
+    assert "no stated delta fails" in picture.notes[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -268,6 +269,27 @@ def test_opacus_behind_a_right_sampler_is_seen_and_states_no_epsilon() -> None:
     watch = opacus_loop()
     assert watch.steps == STEPS and watch.complete and not hasattr(watch, "epsilon")
     assert "seed of torch's generator was not checked" in watch.report and watch.report.endswith("no proof of an epsilon")
+
+
+def test_a_layer_without_a_gradient_in_some_steps_accuses_nobody() -> None:
+    """Each tensor's noise is compared with as many numbers as it had."""
+    from dpcli.train.watch.engine import MeasuredNoise
+
+    class Optimizer:
+        loss_reduction = "sum"
+        noise_multiplier, max_grad_norm = 2.0, 0.5
+
+    layers = [torch.nn.Parameter(torch.zeros(size)) for size in (40, 7, 300)]
+    stepped: Any = SimpleNamespace(param_groups=[{"params": layers}])
+    measured = MeasuredNoise(Optimizer(), 2.0, 0.5)
+    for step in range(40):
+        for number, layer in enumerate(layers):
+            layer.grad = None if step % 10 == 0 or (step + number) % 3 == 0 else torch.randn_like(layer)
+            layer.summed_grad = torch.zeros_like(layer)
+        assert measured.measure(stepped) == "", step
+    for layer in layers:
+        layer.grad = 0.3 * torch.randn_like(layer)
+    assert "times the declared size" in [measured.measure(stepped) for _ in range(30)][-1]
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
