@@ -17,7 +17,7 @@ REASONED = {
     ("predict/documents/sessions.py", "rho * generate.tokens"): "rho adds up, token by token",
     ("ledger/documents/ledger_balance.py", "LEAST_TOLD_CONVERSION * state.epsilon"): "from where on a line is worth its place",
     ("plots/renyi_divergence.py", "TALL * epsilon"): "where an axis ends",
-    ("plots/renyi_divergence.py", "math.log(result.delta)"): "an argument of the conversion, which has delta so",
+    ("plots/renyi_divergence.py", "math.log(delta)"): "an argument of the conversion, which has delta so",
 }
 
 
