@@ -76,15 +76,7 @@ def pipe(database: Database, folder: Path) -> Iterator[str]:
     yield str(folder / "l.db")
 
 
-@contextmanager
-def pipe_beside(database: Database, folder: Path) -> Iterator[str]:
-    """SQLite would open it as the journal of a transaction that was cut short."""
-    init(str(folder / "l.db"), DATASET, terms()).close()
-    os.mkfifo(folder / "l.db-journal")
-    yield str(folder / "l.db")
-
-
-HURDLES = (locked_rows, starts_up, silent, full, nobody, locked_file, pipe, pipe_beside)
+HURDLES = (locked_rows, starts_up, silent, full, nobody, locked_file, pipe)
 
 
 @pytest.fixture
