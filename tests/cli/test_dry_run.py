@@ -31,7 +31,7 @@ def file_of(words: tuple[str, ...], epsilon: str, folder: Path) -> str:
     for path in EXAMPLES.iterdir():
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
-    text = (EXAMPLES / FILES[words]).read_text()
+    text = re.sub(r"(?m)^weight = .*$", "epsilon = 0.5", (EXAMPLES / FILES[words]).read_text())  # weights would share any budget
     (folder / "other.toml").write_text(re.sub(r"(?m)^\[budget\]\n([^\[\n].*\n)*", "", text) + BUDGET.format(epsilon))
     return "other.toml"
 
