@@ -12,6 +12,7 @@ from typing import TypeVar
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.stated import total
 from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root, minimise_unimodal
@@ -191,9 +192,8 @@ class Failing(PrivacyProfile):
 
 def split_failures(steps: Steps) -> tuple[Steps, float]:
     """Return the steps as they are when none fails, and the logarithm of the probability that none fails."""
-    split = [(mechanism.split_failure(), count) for mechanism, count in steps]
-    log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
-    return tuple((rest, count) for (_, rest), count in split), log_kept
+    log_kept, rest = Composed(steps).split_failure()
+    return rest.parts, log_kept
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:

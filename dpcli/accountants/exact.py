@@ -2,8 +2,7 @@
 
 Consumes each step's privacy losses in both directions, with their characteristic functions at a tilt. Bounds: lower and upper. They are
 bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The accountant refuses losses of which
-only the tails are known, more than 10,000 different parts, and delta = 0 or delta above 0.5, after stated deltas are
-set aside.
+only the tails are known, more than 10,000 different parts, and delta = 0 or delta above 0.5 after stated deltas are set aside.
 """
 
 from __future__ import annotations

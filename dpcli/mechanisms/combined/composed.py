@@ -146,7 +146,7 @@ class Composed(Mechanism):
         """Return the composition with each part unclaimed, because accountants use the parts one by one."""
         return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
 
-    def split_failure(self) -> tuple[float, Mechanism]:
+    def split_failure(self) -> tuple[float, Composed]:
         split = [(mechanism.split_failure(), count) for mechanism, count in self.parts]
         if all(log_kept == 0.0 for (log_kept, _), _ in split):
             return 0.0, self
