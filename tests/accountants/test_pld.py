@@ -307,10 +307,32 @@ def test_places_far_from_zero_are_exact_or_refused(draws: int) -> None:
         heavy, light = (Pure(10.0 ** random.uniform(0.0, 2.6)), Gaussian(10.0 ** random.uniform(-14.0, -4.0)))
         steps = tuple((mechanism, int(10.0 ** random.uniform(0.0, 18.0))) for mechanism in (heavy, light))
         with suppress(NotRepresentable):
-            found = PldProfile(steps, seconds=0.02).epsilon(10.0 ** random.uniform(-10.0, -1.0))
-            assert (found.lower or 0.0) <= steps[0][1] * heavy.epsilon * (1.0 + 1e-9) + 10.0, (SEED, steps)
+            delta = 10.0 ** random.uniform(-10.0, -1.0)
+            found = PldProfile(steps, seconds=0.02).epsilon(delta)
+            alone = gaussian_epsilon(light.mu * math.sqrt(steps[1][1]), delta)
+            assert found.upper >= alone[0] * (1.0 - 1e-9), (SEED, steps, delta)
+            assert (found.lower or 0.0) <= (steps[0][1] * heavy.epsilon + alone[1]) * (1.0 + 1e-9), (SEED, steps, delta)
             answered += found.upper < math.inf
     assert answered
+
+
+@pytest.mark.parametrize("draws", by_tier(None, 2, 20))
+def test_what_a_grid_loses_in_very_many_steps_is_counted(draws: int) -> None:
+    """Losses far below any spacing that many steps allow: what is trimmed in each round may exceed every float, and is then infinite."""
+    random = Random(f"{SEED}/many/{draws}")
+    for step in (Gaussian, Laplace, Pure, BoundedRange) * draws:
+        count = int(10.0 ** random.uniform(9.0, 18.0))
+        steps = ((step(10.0 ** random.uniform(-1.0, 1.0) / math.sqrt(count)), count),)
+        delta = 10.0 ** random.uniform(-20.0, -1.0)
+        known = ExactProfile(steps).epsilon(delta)
+        with suppress(NotRepresentable):
+            found = PldProfile(steps, seconds=0.05).epsilon(delta)
+            assert found.upper >= (known.lower or 0.0) * (1.0 - 1e-9), (SEED, steps, delta)
+            assert (found.lower or 0.0) <= known.upper * (1.0 + 1e-9), (SEED, steps, delta)
+        epsilon = random.uniform(0.3, 1.1) * known.upper
+        with suppress(NotRepresentable):
+            least = ExactProfile(steps).delta(epsilon).lower or 0.0
+            assert PldProfile(steps, seconds=0.05).delta(epsilon).upper >= least * (1.0 - 1e-9), (SEED, steps, epsilon)
 
 
 @pytest.mark.parametrize("place", [0.0, 1e-30, 1e-9, -1e-7])

@@ -161,7 +161,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
         infinite=-math.expm1(log_finite),
         error=math.fsum(n * one.error for one, n in parts) + rounding,
         log_error=math.fsum(n * one.log_error for one, n in parts) + 1e-12 * (relative == 0.0) + relative,
-        lost=math.expm1(min(log_with_lost, 700.0)),  # e^700 is nearly the largest float
+        lost=math.expm1(log_with_lost) if log_with_lost < 700.0 else math.inf,  # e^700 is nearly the largest float
         excess=math.fsum(n * one.excess for one, n in parts),
         blur=math.fsum(n * one.blur for one, n in parts),
         dispersion=math.fsum(n * one.dispersion for one, n in parts),

@@ -109,10 +109,12 @@ class GridCurve:
         return _Sums(loss, lattice.spacing, first, second)
 
     def _upper(self, sums: _Sums, at: float) -> float:
-        """Return an upper bound on delta without its infinite losses, divided by e^{M - t reference}.
+        """Return an upper bound on delta without its infinite losses, divided by e^{M - t reference}. It is inf if the slack is.
 
         at: epsilon minus the reference of the sums.
         """
+        if self.slack == math.inf:  # times a factor that underflows to 0 it would be NaN
+            return math.inf
         return max(sums.curve(at) + self.rounding * sums.size(at) + self.slack * math.exp(min(-self.lattice.tilt * at, 700.0)), 0.0)
 
     def _lower(self, sums: _Sums, at: float) -> float:
