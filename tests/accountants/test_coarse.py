@@ -107,7 +107,7 @@ sample = "own"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("many", by_tier(20, MOST_MECHANISMS, None))
+@pytest.mark.parametrize("many", by_tier(20, None, MOST_MECHANISMS))
 def test_a_file_of_thousands_has_an_interval(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one of more than a hundred where no more are asked for as they are."""
     monkeypatch.setattr(inquiry, "MOST_MECHANISMS", many)

@@ -231,7 +231,7 @@ def against_lattices(random: Random, cases: int, draw: Callable[[Random], Steps]
     assert refused <= max(cases // 8, 2), SEED
 
 
-@pytest.mark.parametrize("cases", by_tier(4, 60, 400))
+@pytest.mark.parametrize("cases", by_tier(4, 25, 400))
 def test_mixtures_against_lattices(cases: int) -> None:
     against_lattices(Random(f"{SEED} 2 {cases}"), cases, lambda random: tuple(map(any_step, [random] * random.randint(1, 3))))
 
@@ -245,7 +245,7 @@ def test_replaced_records_against_lattices(cases: int) -> None:
     against_lattices(Random(f"{SEED} 3 {cases}"), cases, replaced)
 
 
-@pytest.mark.parametrize("cases", by_tier(2, 40, 300))
+@pytest.mark.parametrize("cases", by_tier(2, 15, 300))
 def test_delta_and_epsilon_say_the_same(cases: int) -> None:
     random, refused = Random(f"{SEED} 4 {cases}"), 0
     for _ in range(cases):

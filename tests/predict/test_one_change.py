@@ -49,7 +49,7 @@ def again(folder: Path, name: str) -> Path:
     return result
 
 
-@pytest.mark.sampled(0, 7)
+@pytest.mark.sampled(0, 2)
 @pytest.mark.parametrize(("learner", "habit"), ALL)
 def test_one_change_of_the_data_changes_one_model(learner: str, habit: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All other files are equal byte by byte, where each shard's entropy is what it was."""
@@ -317,7 +317,7 @@ def left_at_last(place: Path) -> list[str]:
     return still
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0, 1)
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("learner", OWN_LEARNERS)
 def test_nothing_is_left_of_a_learner_and_nothing_is_shown(

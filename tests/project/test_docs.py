@@ -56,7 +56,8 @@ VARYING = {
 }
 
 FEWEST = {"README.md": 5, "certify.md": 2, "threats.md": 0, "glossary.md": 0}  # sessions in a text; people and words have none
-DEAR = {"README.md", "gate.md", "tutorial.md", "training.md", "private-prediction.md"}  # what their commands do takes seconds
+DEAR = {"README.md", "gate.md", "tutorial.md", "training.md"}  # what their commands do takes seconds
+DEAREST = {"private-prediction.md"}  # teachers and students are fitted, which takes a minute
 named = of_each("path", TEXTS, told=lambda path: path.name)
 ESCAPED = {*ESCAPES.values(), "\\&", "\\fB", "\\fP"}
 OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun
@@ -74,7 +75,10 @@ def pages() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=[pytest.mark.long] if path.name in DEAR else []) for path in TEXTS],
+    [
+        pytest.param(path, marks=pytest.mark.nightly if path.name in DEAREST else pytest.mark.long if path.name in DEAR else ())
+        for path in TEXTS
+    ],
     ids=lambda path: path.name,
 )
 def test_a_text_prints_what_it_says(path: Path, tmp_path: Path) -> None:

@@ -125,9 +125,14 @@ def warnings(text: str) -> list[str]:
     )
 
 
-@pytest.mark.long
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize(("command", "name"), [("train", "soft-prompt"), ("prompt", "prompt-pate")])
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        pytest.param("train", "soft-prompt", marks=pytest.mark.nightly),
+        pytest.param("prompt", "prompt-pate", marks=pytest.mark.long),
+    ],
+)
 def test_a_private_prompt_is_worth_its_epsilon(command: str, name: str, tmp_path: Path) -> None:
     """Both ways of one task, on the same data: better than chance by more than 14 standard errors of 200 texts."""
     found = run(command, str(ROOT / "examples" / f"{name}.toml"), "-f", "json", folder=tmp_path)

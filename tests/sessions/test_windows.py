@@ -251,7 +251,7 @@ STATED = [
 ]
 
 
-@pytest.mark.sampled(2, 7)
+@pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize(("words", "place", "stated"), STATED, indirect=["place"])
 def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stated: bool, begun: Callable[[Words], Asked]) -> None:
     """All of its blocks and no other; it goes on with these alone, and says which they are."""

@@ -54,7 +54,7 @@ def swept(plan: SweepPlan, **given: object) -> MeasuredSweep:
     return measure(plan, 1, given.get("ledger"), lambda done, total: None)  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_small_sweep_of_the_digits(tmp_path: Path) -> None:
     """Two epsilons, two runs each, in two processes: kept, tabulated, drawn; and nothing is made twice."""
     (tmp_path / "tiny.toml").write_text(PUBLIC.replace("repeats", "reference = 0.97\nrepeats"))

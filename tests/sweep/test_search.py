@@ -268,7 +268,7 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
         assert document.exit_code == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
     books = init(str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 4.0, 1e-4, filter="approx-dp"))

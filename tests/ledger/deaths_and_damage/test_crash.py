@@ -135,7 +135,7 @@ def entries_on(names: Names, folder: Path, hashes: list[str]) -> int | None:
 
 @pytest.mark.parametrize(
     ("life", "points", "disks"),
-    [({}, 100, 200), pytest.param({"times": 4}, 200, 500, marks=pytest.mark.long)],
+    [({}, 100, 200), pytest.param({"times": 4}, 200, 500, marks=pytest.mark.nightly)],
     indirect=["life"],
     ids=["short", "long"],
 )

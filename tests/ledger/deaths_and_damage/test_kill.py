@@ -19,7 +19,7 @@ from tests.ledger.filters.setting import DATASET, charge, terms
 from tests.ledger.spenders import judged, struggle
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, tmp_path: Path) -> None:
     init(place.url, DATASET, terms(0.3)).store.close()
     found = struggle(place.url, tmp_path, workers=6, seconds=1.0, pause=0.02, least=3)

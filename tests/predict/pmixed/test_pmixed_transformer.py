@@ -97,7 +97,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         yield Ensemble(plan, None, side, fitted_models(plan, side, learnt))  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
     assert dpcli("pmixed", "fit", str(path), folder=path.parent).code == 0
     plan = plan_of(str(path))
@@ -117,7 +117,7 @@ def test_the_ensemble_and_dp_sgd_lie_between_the_public_model_and_no_privacy(pat
     assert of["all"] < of["sound"] < of["public"] and of["all"] < of["dp"] < of["public"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_adapters_learn_from_their_own_shard_alone(path: Path) -> None:
     """Each answers as it did, whoever was asked before; and the public model as if there were none."""
     dpcli("pmixed", "fit", str(path), folder=path.parent)

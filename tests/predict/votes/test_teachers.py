@@ -601,7 +601,7 @@ def test_blobs(tmp_path: Path) -> None:
     assert student["metrics"]["accuracy"] >= 0.945
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.needs("sklearn")
 def test_the_example_from_teachers_to_student(tmp_path: Path) -> None:
     """Among twenty runs the least accurate student was at .893, the mean .927."""

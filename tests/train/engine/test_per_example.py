@@ -36,7 +36,7 @@ BY_NAME += [pytest.param(configuration, id=configuration.name, marks=pytest.mark
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, 5)
 @pytest.mark.parametrize("configuration", BY_NAME)
 def test_sums_are_those_of_one_example_at_a_time(configuration: Configuration) -> None:
     model, batch = configuration.model(), configuration.draw(5)

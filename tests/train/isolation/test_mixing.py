@@ -112,7 +112,7 @@ def require_each_refused(names: Iterable[str], books: Ledger, found: Callable[[s
 SELDOM = ("rare_record", "rare_magnitude", "mixup_now_and_then")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize("part", range(10))
 def test_a_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
     require_each_refused([name for name in models.MIXING if name not in SELDOM][part::10], books, run)
@@ -139,7 +139,7 @@ def test_a_loss_that_mixes_is_refused_before_any_charge(part: int, books: Ledger
     require_each_refused([*models.LOSSES][part::2], books, lambda name: run("Net", name))
 
 
-@pytest.mark.sampled(1, 8)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize("part", range(20))
 def test_an_unusual_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
     require_each_refused([*unusual.MIXING][part::20], books, lambda name: run(name, module=unusual.__name__))
@@ -196,7 +196,7 @@ def test_a_model_that_keeps_records_apart_is_let_in(part: int) -> None:
     require_each([*models.RIGHT][part::2], let_in)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 4)
 @pytest.mark.parametrize("name", models.RIGHT_LOSSES)
 def test_a_loss_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
     code, said = run("Net", name)

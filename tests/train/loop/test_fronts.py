@@ -38,7 +38,7 @@ def charged(books: str) -> list[tuple[str, str | None]]:
         return [(run.status, said.get(run.key)) for run in ledger.state().runs.values()]
 
 
-@pytest.mark.sampled(0, 6)
+@pytest.mark.sampled(0, 3)
 @pytest.mark.filterwarnings("ignore")  # of the frameworks
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize(("method", "name"), [(method, name) for method, names in METHODS.items() for name in names])
@@ -137,7 +137,7 @@ STOPS: dict[str, tuple[Callable[[dpcli.Private], None], str]] = {
 
 
 @pytest.mark.filterwarnings("ignore")  # of the frameworks
-@pytest.mark.sampled(1, 5)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_stop_before_a_record_is_read_gives_the_charge_back(stop: str, tmp_path: Path) -> None:
     """By what nobody keeps private: the log says why, and the folder is as new."""

@@ -10,7 +10,7 @@ import pytest
 from tests.train.run.killed import lived, require_kept
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_run_that_is_killed_again_and_again(tmp_path: Path) -> None:
     life = lived(tmp_path, 3, seed=5)
     require_kept(life, tmp_path)
