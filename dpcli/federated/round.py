@@ -77,7 +77,10 @@ class Round(Displayed):
         """
         plan = self._plan
         if plan.population is None or plan.rate is None:
-            raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
+            missing = [word for word, value in (("their number", plan.population), ("their share", plan.rate)) if value is None]
+            raise InputError(
+                f"{plan.path}: expected the number of clients and their share in a round, found no statement of {' and '.join(missing)}"
+            )
         return float(plan.rate * plan.population)
 
     @property

@@ -339,7 +339,10 @@ class LedgerState:
             charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
             raise LedgerError(f"{self._place(entry)}: {charged}: the ledger was changed by hand")
         window = self._window(entry)
-        if self.retired_block(window) is not None or not self.on_blocks(window).fits(cost):
+        retired = self.retired_block(window)
+        if retired is not None:
+            raise LedgerError(f"{self._place(entry)}: charges the retired block {retired}: the ledger was changed by hand")
+        if not self.on_blocks(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
         if self.over_quota(payer(entry.content), window, cost) is not None:
             raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
