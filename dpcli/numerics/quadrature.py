@@ -1,6 +1,9 @@
-"""Expectations of powers of a likelihood ratio r under a Gaussian weight, by the trapezoidal rule.
+"""Upper bounds on the Renyi moments log E_Q[r^{z+1}] of sampled Gaussian mechanisms, by the trapezoidal rule.
 
-Because E[r] = 1, the power moment is E[r^p] = 1 + E[B_p(r - 1)] with B_p(d) = (1+d)^p - 1 - p d. Bernoulli's inequality says that
+r = dP/dQ is the likelihood ratio of a dominating pair (P, Q). `power_moment` computes the bounds at many z > 0. The node distances that
+keep its error below e^-40 are derived in `step_size` and `step_below`.
+
+Because E_Q[r] = 1, the moment is E_Q[r^p] = 1 + E_Q[B_p(r - 1)] with B_p(d) = (1+d)^p - 1 - p d. Bernoulli's inequality says that
 B_p(d) >= 0 for p > 1 and for p < 0. The rule therefore adds non-negative terms only, so nothing cancels: a moment of 1 + 1e-18 keeps
 fourteen digits of its 1e-18.
 """
@@ -19,25 +22,117 @@ from dpcli.numerics.work import hold
 TAIL = 10.0  # standard deviations by which a window extends beyond the outermost peak; e^-50 of the mass is outside
 DIGITS = 40.0  # accuracy in nats: the relative error of the rule is below 2 e^-40
 MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
-STANDARD = 6.0  # greatest height of a line above the real axis, in standard deviations
-LEAST = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times a ratio of at most e^500, are far below it
+MAX_HEIGHT = 6.0  # greatest height of a line above the real axis in `step_below`, in standard deviations
+MAX_EXPONENT = 500.0  # largest (z+1) |log r| for which powers of r are computed without logarithms; e^709 would be the last one
+LEAST_SUM = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times e^MAX_EXPONENT, are far below it
 SERIES = 0.01  # largest |(z+1) (r - 1)| and |r - 1| for which `bernoulli` is computed from its power series
 SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of MAX_NODES terms and the errors of TAIL and DIGITS
 
 
+def power_moment(
+    z: Array,
+    line: Callable[[Array], tuple[Array, Array]],
+    window: Callable[[float], tuple[float, float]],
+    step: Callable[[float], float],
+    fallback: Callable[[Array], Array],
+) -> Array:
+    """Return upper bounds on K(z) = log E_Q[r^{z+1}] for each z > 0, where E_Q[r] = 1.
+
+    Args:
+        z: shape (n,).
+        line: returns the log density of Q, and log r, at nodes of shape (nodes,) in units of the noise standard deviation.
+        window: returns for one z an interval outside of which less than e^-DIGITS of the integral lies.
+        step: returns for one z a node distance at which the rule errs by less than 2 e^-DIGITS, relative.
+        fallback: returns an upper bound for those z that would need MAX_NODES nodes or more.
+
+    Returns:
+        Shape (n,). The bounds exceed the exact values by at most about 1e-12, relative, except where the fallback is used.
+
+    Raises:
+        TooMuchWork: As `dpcli.numerics.work.hold`.
+    """
+    result = np.empty(len(z))
+    spans = [span(order, window, step) for order in z.tolist()]
+    groups: dict[int | None, list[int]] = {}  # indices of z by the logarithm of their node count; None for too many nodes
+    for i, (low, high, distance) in enumerate(spans):
+        octave = math.ceil(math.log2((high - low) / distance)) if fits(low, high, distance) else None
+        groups.setdefault(octave, []).append(i)
+    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite: an upper bound
+        for octave, index in groups.items():
+            if octave is None:
+                result[index] = fallback(z[index])
+                continue
+            # All z of a group share nodes that suffice for each of them.
+            lows, highs, distances = zip(*(spans[i] for i in index), strict=True)
+            nodes = nodes_of(min(lows), max(highs), min(distances))
+            result[index] = moment_on(z[index], *line(nodes), min(distances))
+    return result
+
+
+def span(z: float, window: Callable[[float], tuple[float, float]], step: Callable[[float], float]) -> tuple[float, float, float]:
+    """Return (low, high, step): the ends of the interval and the node distance with which `power_moment` computes K(z)."""
+    return *window(z), step(z)
+
+
+def fits(low: float, high: float, step: float) -> bool:
+    """Return whether this interval has fewer than MAX_NODES nodes. If not, `power_moment` uses its fallback."""
+    return (high - low) / step < MAX_NODES
+
+
+def nodes_of(low: float, high: float, step: float) -> Array:
+    """Return consecutive multiples of `step` that cover the interval from `low` to `high`."""
+    return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
+
+
+def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array:
+    """Return upper bounds on K(z) for each z, from log Q and log r at equally spaced nodes.
+
+    The part of the integral beyond the nodes is left out. SLACK covers it if the nodes cover a window as `power_moment` asks for.
+
+    z: shape (n,). log_base, log_ratio: log Q and log r, of shape (nodes,). step: the node distance.
+    """
+    hold(float(len(z) * len(log_base)))
+    column, weight = z[:, None], log_base + math.log(step)
+    if (float(z.max()) + 1.0) * float(np.abs(log_ratio).max()) < MAX_EXPONENT:
+        total = product(bernoulli(column, log_ratio), np.exp(weight))
+        if float(total.min()) > LEAST_SUM:  # the terms whose weight underflowed are negligible
+            return np.asarray(np.log1p(total) * (1.0 + SLACK))
+    return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + weight)) * (1.0 + SLACK))
+
+
+def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
+    """Return upper bounds on K(z) as `moment_on` does, for rows that each have a z, a node distance and nodes of their own.
+
+    z, step: shape (rows,). log_base, log_ratio: shape (rows, nodes). The result has the shape (rows,).
+    """
+    column, weight = z[:, None], log_base + np.log(step)[:, None]
+    total = np.zeros(len(z))
+    small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < MAX_EXPONENT
+    if small.all():
+        total = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
+    elif small.any():
+        total[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
+    result = np.log1p(total)
+    rest = ~(total > LEAST_SUM)  # a NaN counts as too small
+    if rest.any():
+        result[rest] = np.logaddexp(0.0, log_sum(log_bernoulli(column[rest], log_ratio[rest]) + weight[rest]))
+    return np.asarray(result * (1.0 + SLACK))
+
+
 def step_size(z: Any, slope: Any) -> Any:
-    """Return a node distance at which the trapezoidal rule errs by less than 2 e^-DIGITS, relative to its value. Arrays are allowed.
+    """Return a node distance h at which the trapezoidal rule errs by less than 2 e^-DIGITS, relative to its value. Arrays are allowed.
 
     The integrand is phi(x) m(x)^p with |p| <= z + 1, where m is a positive mixture of e^{s x} with 0 <= s <= slope. On a line at height a
-    in the complex plane, phi is larger by at most e^{a^2/2}, and m^p by at most cos(a slope / 2)^-|p| <= e^{(z+1) a^2 slope^2 / 8 + ...}.
-    The rule's error is at most 2 e^{-2 pi a / h} times the product of both (the Poisson summation bound for functions that are analytic in
-    a strip; Trefethen & Weideman 2014, Theorem 5.1). The height satisfies a slope <= pi / 2, where cos(t/2) >= e^{-0.1405 t^2} holds.
+    in the complex plane, phi is larger by at most e^{a^2/2}, and m^p by at most cos(a slope / 2)^-|p|. For a slope <= pi / 2 this is at
+    most e^{0.1405 (z+1) (a slope)^2}. The rule's error is at most 2 e^{-2 pi a / h} times the product of both (the Poisson summation bound
+    for functions that are analytic in a strip; Trefethen & Weideman 2014, Theorem 5.1). The best height is a = 2 pi / (h curvature), if it
+    satisfies a slope <= pi / 2; otherwise it is the largest one that does.
     """
     curvature = 1.0 + 0.281 * (z + 1.0) * slope * slope  # the integrand grows by e^{curvature a^2 / 2} at height a
-    free = math.sqrt(2.0 / DIGITS) * math.pi / np.sqrt(curvature)
-    limit = math.pi / (2.0 * slope)
-    far = 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
-    return np.where(2.0 * math.pi / (free * curvature) <= limit, free, far)[()]
+    at_best_height = math.sqrt(2.0 / DIGITS) * math.pi / np.sqrt(curvature)
+    largest_height = math.pi / (2.0 * slope)
+    at_largest_height = 2.0 * math.pi * largest_height / (DIGITS + 0.5 * curvature * largest_height * largest_height)
+    return np.where(2.0 * math.pi / (at_best_height * curvature) <= largest_height, at_best_height, at_largest_height)[()]
 
 
 def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
@@ -50,15 +145,15 @@ def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
     the line at height a is at most e^{a^2/2} (e^{s^2} + 1) / E[(1 - e^{s x - s^2/2})^2; x < s/2] times the mean of d^2 over d < 0. The
     denominator of this factor is above 1 / (8 + 4 / s^2).
     """
-    height = np.minimum(STANDARD, 0.5 * math.pi / shift)
+    height = np.minimum(MAX_HEIGHT, 0.5 * math.pi / shift)
     growth = 0.5 * height * height + shift * shift + np.log(16.0 + 8.0 / (shift * shift)) - (z + 2.0) * log_rest
     return 2.0 * math.pi * height / (DIGITS + growth)
 
 
 def bernoulli(z: Array, log_ratio: Array) -> Array:
-    """Return B_{z+1}(r - 1), for a column of z > 0 and rows of log r with (z+1) log r below 700.
+    """Return B_{z+1}(r - 1), which overflows if (z+1) log r is above 700.
 
-    log_ratio: one row for all z, or one row for each z.
+    z: positive numbers, of shape (n, 1). log_ratio: shape (nodes,) for all z, or (n, nodes). The result has the shape (n, nodes).
     """
     d = np.atleast_2d(np.expm1(log_ratio))
     value: Array = np.exp(log_ratio) * np.expm1(z * log_ratio) - z * d  # this form loses no digits if z is small
@@ -91,100 +186,18 @@ def _last_factor(largest: float) -> int:
 
 
 def log_bernoulli(z: Array, log_ratio: Array) -> Array:
-    """Return log B_{z+1}(r - 1) for any r; it is -inf at r = 1."""
+    """Return log B_{z+1}(r - 1) for any r, in the shapes of `bernoulli`; it is -inf at r = 1."""
     with np.errstate(all="ignore"):
         log_value: Array = np.log(bernoulli(z, log_ratio))
         p = z + 1.0
         y = p * log_ratio
-        if not y.max(initial=0.0) > 500.0:
+        if not y.max(initial=0.0) > MAX_EXPONENT:
             return log_value
-        # Beyond e^500 the factor r^p is taken out, which leaves 1 - (p r - z)/r^p. For z near 0 this cancels; there the factor r is
-        # taken out, which leaves (r^z - 1) - z (r - 1)/r.
+        # Beyond that the factor r^p is taken out, which leaves 1 - (p r - z)/r^p. For z near 0 this cancels; there the factor r is taken
+        # out, which leaves (r^z - 1) - z (r - 1)/r.
         far = np.where(
             z * log_ratio > 1.0,
             y + np.log1p(z * np.exp(-y) - p * np.exp(log_ratio - y)),
             log_ratio + np.log(np.expm1(z * log_ratio) + z * np.expm1(-log_ratio)),
         )
-        return np.asarray(np.where(y > 500.0, far, log_value))
-
-
-def span(z: float, window: Callable[[float], tuple[float, float]], step: Callable[[float], float]) -> tuple[float, float, float]:
-    """Return the ends of the interval and the node distance with which `power_moment` computes K(z)."""
-    return *window(z), step(z)
-
-
-def fits(low: float, high: float, step: float) -> bool:
-    """Return whether this takes fewer than MAX_NODES nodes. If not, `power_moment` uses its fallback."""
-    return (high - low) / step < MAX_NODES
-
-
-def power_moment(
-    z: Array,
-    line: Callable[[Array], tuple[Array, Array]],
-    window: Callable[[float], tuple[float, float]],
-    step: Callable[[float], float],
-    fallback: Callable[[Array], Array],
-) -> Array:
-    """Return upper bounds on K(z) = log E_Q[r^{z+1}] for each z > 0, where E_Q[r] = 1.
-
-    Args:
-        z: shape (n,).
-        line: returns log Q, of a density, and log r at nodes in units of the noise standard deviation.
-        window: returns for one z an interval outside of which less than e^-DIGITS of the integral lies.
-        step: returns for one z a node distance at which the rule errs by less than e^-DIGITS, relative.
-        fallback: returns an upper bound for those z that would need more than MAX_NODES nodes.
-
-    Returns:
-        Shape (n,). The bounds exceed the exact values by at most about 1e-12, relative, except where the fallback is used.
-    """
-    result = np.empty(len(z))
-    spans = [span(order, window, step) for order in z.tolist()]
-    groups: dict[int, list[int]] = {}
-    for i, (low, high, distance) in enumerate(spans):
-        groups.setdefault(math.ceil(math.log2((high - low) / distance)) if fits(low, high, distance) else -1, []).append(i)
-    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite: an upper bound
-        for key, index in groups.items():
-            lows, highs, steps = zip(*(spans[i] for i in index), strict=True)
-            nodes = nodes_of(min(lows), max(highs), min(steps)) if key >= 0 else None
-            result[index] = fallback(z[index]) if nodes is None else moment_on(z[index], *line(nodes), min(steps))
-    return result
-
-
-def nodes_of(low: float, high: float, step: float) -> Array:
-    """Return consecutive multiples of `step` that cover the interval from `low` to `high`."""
-    return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
-
-
-def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
-    """Return `moment_on` for each row, with a z, a step and values of its own.
-
-    z, step: shape (rows,). log_base, log_ratio: shape (rows, nodes).
-    """
-    column, weight = z[:, None], log_base + np.log(step)[:, None]
-    result = np.zeros(len(z))
-    small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < 500.0
-    if small.all():
-        result = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
-    elif small.any():
-        result[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
-    total = np.log1p(result)
-    rest = ~(result > LEAST)  # a NaN counts as too small
-    if rest.any():
-        total[rest] = np.logaddexp(0.0, log_sum(log_bernoulli(column[rest], log_ratio[rest]) + weight[rest]))
-    return np.asarray(total * (1.0 + SLACK))
-
-
-def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array:
-    """Return upper bounds on K(z) for each z, from log Q and log r at equally spaced nodes.
-
-    The mass of Q beyond the nodes is left out. For windows of TAIL, SLACK covers it.
-
-    z: shape (n,). log_base, log_ratio: shape (nodes,). step: the node distance.
-    """
-    hold(float(len(z) * len(log_base)))
-    column, weight = z[:, None], log_base + math.log(step)
-    if (float(z.max()) + 1.0) * float(np.abs(log_ratio).max()) < 500.0:
-        total = product(bernoulli(column, log_ratio), np.exp(weight))
-        if float(total.min()) > LEAST:  # the terms whose weight underflowed are negligible
-            return np.asarray(np.log1p(total) * (1.0 + SLACK))
-    return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + weight)) * (1.0 + SLACK))
+        return np.asarray(np.where(y > MAX_EXPONENT, far, log_value))

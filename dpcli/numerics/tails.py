@@ -34,6 +34,30 @@ class Tails(NamedTuple):
         return Tails(self.q_below[::-1], self.q_above[::-1], self.p_below[::-1], self.p_above[::-1])
 
 
+class Cells(NamedTuple):
+    """The masses between neighbouring losses, as differences of the tail that is smaller there, each of shape (n - 1,).
+
+    Attributes:
+        log_mass: Logarithms of the masses; -inf for a cell between equal tails.
+        outer, inner: Logarithms of the larger and the smaller of the two values of the tail at the ends of the cell.
+        share: The mass divided by the larger value; 0 for a cell between equal tails.
+    """
+
+    log_mass: Array
+    outer: Array
+    inner: Array
+    share: Array
+
+
+def cells_between(above: Array, below: Array) -> Cells:
+    """Return the cells between n losses. above, below: logarithms of the tails of one distribution at these losses, of shape (n,)."""
+    use_below = below[1:] < -0.7  # e^-0.7 is about 1/2
+    outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
+    inner = np.minimum(inner, outer)  # rounding may exchange them
+    share = np.where(np.isneginf(outer), 0.0, -np.expm1(inner - outer))
+    return Cells(np.where(share > 0.0, outer + np.log(share), -np.inf), outer, inner, share)
+
+
 def normal_tails(x: Array, p_mean: float, q_mean: float) -> Tails:
     """Return the tails for P = N(p_mean, 1) and Q = N(q_mean, 1), if the loss increases with the outcome and equals l at outcome `x`."""
     return Tails(*log_normal_ends(x - p_mean), *log_normal_ends(x - q_mean))

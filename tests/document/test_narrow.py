@@ -23,3 +23,11 @@ def test_nothing_is_cropped(width: int, numeric_last: bool) -> None:
         assert all(row[i] in shown for i in table.numeric), shown
     letters = sorted("".join(shown.split()).replace("─", ""))
     assert letters == sorted("".join("".join(("head", *COLUMNS, *map("".join, rows))).split()))
+
+
+@pytest.mark.parametrize("name", ["東京東京東京", "\x1b" * 6])  # wider on a screen than it has characters
+def test_a_name_that_is_wider_than_its_characters_takes_no_digit(name: str) -> None:
+    table = Table("", ("file", "epsilon", "delta"), ((name, "1.23456789", "1.23456e-05"),), frozenset({1, 2}))
+    shown = render(Document("head", {}, tables=(table,)), width=20)
+    assert "1.23456789" in shown
+    assert "1.23456e-05" in shown

@@ -12,29 +12,11 @@ from dpcli.document.charts.scene import labels
 from dpcli.document.charts.shapes import LIGHT, STEPS, Words
 from dpcli.document.document import visible
 
-
-def grid_layers(grid: Grid) -> list[dict[str, Any]]:
-    """Return the layers of a grid: squares coloured by step, signs on closed and marked squares, and headings."""
-    squares = [_square_data(square, grid) for square in grid.squares]
-    headings = [{"text": visible(heading.text), "column": heading.column, "row": heading.row} for heading in grid.headings]
-    tooltip = [{"field": grid.what, "type": "nominal"}, {"field": "said", "type": "nominal"}]
-    return [
-        {
-            "name": "squares",
-            "data": {"values": squares},
-            "mark": {"type": "rect", "stroke": LIGHT["paper"]},
-            "encoding": {**GRID_PLACE, "color": _step_colours(grid), "tooltip": tooltip},
-        },
-        _signs("closed", "///", squares),
-        _signs("marked", "●", squares),
-        {
-            "name": "headings",
-            "data": {"values": headings},
-            "mark": {"type": "text", "align": "left", "color": LIGHT["quiet"]},
-            "encoding": {**GRID_PLACE, "text": {"field": "text", "type": "nominal"}},
-        },
-    ]
-
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+WIDTH, HEIGHT = 640, 340  # pixels of the plot, without axes and title
+BAR_HEIGHT = 30  # least height for one bar, in pixels, so that a plot of many bars is taller
+CLOUD_AREA, MARKER_AREA = 40, 90  # areas of a point of a cloud and of a marker, in square pixels
+ALIGN = {"start": "left", "middle": "center", "end": "right"}  # Vega-Lite's word for each anchor of `Words`
 
 # The encoding of the place of a square or a heading.
 GRID_PLACE = {
@@ -42,74 +24,42 @@ GRID_PLACE = {
     "y": {"field": "row", "type": "ordinal", "axis": None, "sort": "ascending"},
 }
 
-
-def _square_data(square: Square, grid: Grid) -> dict[str, Any]:
-    return {
-        grid.what: visible(square.label),
-        "column": square.column,
-        "row": square.row,
-        "value": square.value,
-        "said": visible(square.printed),
-        "closed": square.closed,
-        "marked": grid.marked(square),
-        "step": grid.empty if square.value is None else grid.steps[grid.step(square.value)][1],
-    }
-
-
-def _step_colours(grid: Grid) -> dict[str, Any]:
-    """Return the encoding of the colours of squares: one for squares without a value, and one for each step."""
-    words = [grid.empty, *(text for _, text in grid.steps)]
-    colours = [LIGHT["empty"], *(LIGHT[step] for step in STEPS[: len(grid.steps)])]
-    return {"field": "step", "type": "nominal", "title": None, "scale": {"domain": words, "range": colours}}
-
-
-def _signs(name: str, sign: str, squares: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the layer that writes a sign on each square with the property `name`."""
-    return {
-        "name": name,
-        "data": {"values": [square for square in squares if square[name]]},
-        "mark": {"type": "text", "text": sign, "color": LIGHT["axis"], "fontWeight": "bold"},
-        "encoding": GRID_PLACE,
-    }
-
-
-SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
-WIDTH, HEIGHT = 640, 340  # pixels
-CLOUD_AREA, MARKER_AREA = 40, 90  # square pixels
-ALIGN = {"start": "left", "middle": "center", "end": "right"}
-
-Layer = dict[str, Any]
+Layer = dict[str, Any]  # a Vega-Lite object: a layer, or a part of one
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return the specification of a chart, with one layer for each part of the chart. The notes are in `usermeta`."""
+    """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`.
+
+    Other arguments, which other formats of charts use, are ignored.
+    """
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},
         "description": describe(chart),
         "usermeta": {"dpcli": {"kind": chart.kind, "notes": [visible(note) for note in chart.notes]}},
         "width": WIDTH,
-        "height": max(HEIGHT, 30 * len(chart.bars)),
+        "height": max(HEIGHT, BAR_HEIGHT * len(chart.bars)),
         "config": {"view": {"stroke": None}, "axis": {"gridColor": LIGHT["grid"], "titleFontWeight": "normal"}},
-        "layer": _layers(chart) if chart.grid is None else grid_layers(chart.grid),
+        "layer": _layers(chart) if chart.grid is None else _grid_layers(chart.grid),
     }
     return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _layers(chart: Chart) -> list[Layer]:
-    """Return the layers of a plot. Later layers cover earlier ones."""
+    """Return the layers of a plot. Later layers cover earlier ones. A plot with bars has its labels at the bars, and no others."""
     layers = [*_bands(chart), *_spans(chart)]
     layers += [_dots(chart, cloud.label, cloud.points, cloud.tone, CLOUD_AREA) for cloud in chart.clouds]
     layers += [*_lines(chart), *_bars(chart)]
     layers += [_dots(chart, marker.label, ((marker.x, marker.y),), marker.tone, MARKER_AREA) for marker in chart.markers]
-    return layers if chart.bars else [*layers, *_names(chart)]
+    return layers if chart.bars else [*layers, *(_text(words) for words in labels(chart, WIDTH, HEIGHT))]
 
 
 def _channel(axis: Axis, field: str) -> Layer:
+    """Return the encoding of a field of the data as positions along an axis, with the ticks of the other formats."""
     values = [value for value, _ in ticks(axis, 9)]
-    scale = {"type": axis.scale, "domain": [axis.low, axis.high], "nice": False, "zero": False}
-    if axis.scale == "log":
-        del scale["zero"]
+    scale = {"type": axis.scale, "domain": [axis.low, axis.high], "nice": False}
+    if axis.scale != "log":  # a log scale has no zero to include or not
+        scale["zero"] = False
     return {"field": field, "type": "quantitative", "title": axis.title, "scale": scale, "axis": {"values": values}}
 
 
@@ -118,15 +68,17 @@ def _point_encoding(chart: Chart) -> Layer:
 
 
 def _values(points: Points) -> Layer:
+    """Return points as data. `order` is the order in which lines join them; without it Vega-Lite sorts by x."""
     return {"values": [{"x": x, "y": y, "order": i} for i, (x, y) in enumerate(points)]}
 
 
 def _path_encoding(chart: Chart) -> Layer:
-    """Return the encoding of points and of the order in which they are joined."""
+    """Return the encoding of points that are joined in their order."""
     return {**_point_encoding(chart), "order": {"field": "order", "type": "quantitative"}}
 
 
 def _bands(chart: Chart) -> list[Layer]:
+    """Return a layer for each band: a polygon along its lower edge and back along its upper one."""
     return [
         {
             "name": f"band{i}",
@@ -158,6 +110,7 @@ def _line_mark(line: Line) -> Layer:
 
 
 def _spans(chart: Chart) -> list[Layer]:
+    """Return a layer for each span: a vertical line from its low to its high end."""
     return [
         {
             "description": visible(span.label),
@@ -178,15 +131,11 @@ def _dots(chart: Chart, label: str, points: Points, tone: Tone, area: int) -> La
     }
 
 
-def _names(chart: Chart) -> list[Layer]:
-    """Return the layers of the labels. Labels are placed where they cover nothing, in pixels of the plot."""
-    return [_name(words) for words in labels(chart, WIDTH, HEIGHT)]
-
-
-def _name(words: Words) -> Layer:
+def _text(words: Words) -> Layer:
+    """Return a layer with one label at its place in pixels, instead of at values on the axes."""
     x, y = words.at
     return {
-        "data": {"values": [{}]},
+        "data": {"values": [{}]},  # one row, as a layer draws its mark once for each row
         "mark": {
             "type": "text",
             "text": words.text,
@@ -201,25 +150,81 @@ def _name(words: Words) -> Layer:
 
 
 def _bars(chart: Chart) -> list[Layer]:
+    """Return one layer with all bars and the labels at their ends; no layer without bars. The bar with the largest position is on top."""
     if not chart.bars:
         return []
     values = [
         {"name": visible(bar.name), "value": bar.value, "low": chart.x.low, "label": bar.label, "color": LIGHT[bar.tone]}
         for bar in sorted(chart.bars, key=lambda bar: -bar.position)
     ]
-    upright = {"field": "name", "type": "nominal", "title": chart.y.title, "sort": None}
-    across = _channel(chart.x, "value")
+    y = {"field": "name", "type": "nominal", "title": chart.y.title, "sort": None}  # in the order of the data
+    x = _channel(chart.x, "value")
     bars: Layer = {
         "mark": {"type": "bar", "tooltip": True},
         "encoding": {
-            "x": across,
+            "x": x,
             "x2": {"field": "low"},
-            "y": upright,
+            "y": y,
             "color": {"field": "color", "type": "nominal", "scale": None},
         },
     }
-    names: Layer = {
+    bar_labels: Layer = {
         "mark": {"type": "text", "align": "left", "dx": 5},
-        "encoding": {"x": across, "y": upright, "text": {"field": "label", "type": "nominal"}},
+        "encoding": {"x": x, "y": y, "text": {"field": "label", "type": "nominal"}},
     }
-    return [{"data": {"values": values}, "layer": [bars, names]}]
+    return [{"data": {"values": values}, "layer": [bars, bar_labels]}]
+
+
+def _grid_layers(grid: Grid) -> list[Layer]:
+    """Return the layers of a grid: squares coloured by step, signs on closed and marked squares, and headings."""
+    squares = [_square_data(square, grid) for square in grid.squares]
+    headings = [{"text": visible(heading.text), "column": heading.column, "row": heading.row} for heading in grid.headings]
+    tooltip = [{"field": grid.what, "type": "nominal"}, {"field": "said", "type": "nominal"}]
+    return [
+        {
+            "name": "squares",
+            "data": {"values": squares},
+            "mark": {"type": "rect", "stroke": LIGHT["paper"]},
+            "encoding": {**GRID_PLACE, "color": _step_colours(grid), "tooltip": tooltip},
+        },
+        _signs("closed", "///", squares),
+        _signs("marked", "●", squares),
+        {
+            "name": "headings",
+            "data": {"values": headings},
+            "mark": {"type": "text", "align": "left", "color": LIGHT["quiet"]},
+            "encoding": {**GRID_PLACE, "text": {"field": "text", "type": "nominal"}},
+        },
+    ]
+
+
+def _square_data(square: Square, grid: Grid) -> dict[str, Any]:
+    """Return the row of data of a square. `step` is the description of its step, by which it is coloured."""
+    step = grid.empty if square.value is None else grid.steps[grid.step(square.value)][1]
+    return {
+        grid.what: visible(square.label),
+        "column": square.column,
+        "row": square.row,
+        "value": square.value,
+        "said": visible(square.printed),
+        "closed": square.closed,
+        "marked": grid.marked(square),
+        "step": step,
+    }
+
+
+def _step_colours(grid: Grid) -> Layer:
+    """Return the encoding of the colours of squares: one for squares without a value, and one for each step."""
+    descriptions = [grid.empty, *(text for _, text in grid.steps)]
+    colours = [LIGHT["empty"], *(LIGHT[step] for step in STEPS[: len(grid.steps)])]
+    return {"field": "step", "type": "nominal", "title": None, "scale": {"domain": descriptions, "range": colours}}
+
+
+def _signs(name: str, sign: str, squares: list[dict[str, Any]]) -> Layer:
+    """Return the layer that writes a sign on each square whose field `name`, "closed" or "marked", is true."""
+    return {
+        "name": name,
+        "data": {"values": [square for square in squares if square[name]]},
+        "mark": {"type": "text", "text": sign, "color": LIGHT["axis"], "fontWeight": "bold"},
+        "encoding": GRID_PLACE,
+    }

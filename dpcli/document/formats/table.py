@@ -19,14 +19,16 @@ PATH_ENDINGS = ()
 REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
-FOLDED = 12  # smallest width, in characters, of a column whose text may wrap
-PART = 256  # largest number of rows that rich lays out together
-NARROW = 85  # smallest width, in characters, of a screen that shows theorems
+# Widths are numbers of terminal cells. A wide character, such as a Chinese one, fills two.
+FOLDED = 12  # smallest width of a column whose text may wrap, so that most words fit on a line
+PART = 256  # largest number of rows that rich lays out together; its time and memory grow with the number
+NARROW = 85  # smallest width of a screen that shows theorems, next to the columns that readers need more
+# The style of the headline for each verdict.
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
-    """Return the document with tables of `width` characters, or more where numbers need them.
+    """Return the document as text. Tables are at most `width` cells wide, or wider if columns that do not wrap need it.
 
     color: whether the text has ANSI colour codes.
     """
@@ -34,7 +36,7 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
 
 
 def stream(document: Document, width: int = 100, color: bool = False) -> Iterator[str]:
-    """Yield the pieces of `render`."""
+    """Yield the text of `render` in pieces, so that a table of many rows need not be held in memory as a whole."""
     from rich.text import Text
 
     console = _console(width, color)
@@ -85,7 +87,7 @@ def _console(width: int, color: bool) -> Console:
 
 
 def _take_text(console: Console) -> str:
-    """Return the text that was written since the last call."""
+    """Return the text that was written since the last call, without spaces at the ends of lines."""
     out: Any = console.file
     text = out.getvalue()
     out.seek(0)
@@ -94,33 +96,37 @@ def _take_text(console: Console) -> str:
 
 
 def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
-    """Yield the text of a table.
-
-    More than PART rows are laid out in parts. The widest rows are added to each part, so that all parts have equal column widths, and their
-    lines are cut off again.
-    """
-    longest, widest = _longest(table), _widest(table)
-    columns, needed = _columns(table, longest, width)
+    """Yield the text of a table, in one piece or in parts."""
+    columns, needed = _columns(table, _column_widths(table), width)
     # The table is wider than a screen that is too narrow, since a number that loses its last digits is a different number.
     console.width = max(width, needed)
     if len(table.rows) <= PART:
         yield _grid_text(columns, table.rows, table.flagged, console)
     else:
-        empty, last = _split_last_line(_grid_text(columns, widest, frozenset(), console, head=False))
-        head = _grid_text(columns, widest, frozenset(), console)
-        yield head[: len(head) - len(empty) - len(last)]
-        rows, offset = iter(table.rows), 0
-        while part := list(islice(rows, PART)):
-            flagged = frozenset(i - offset for i in table.flagged if offset <= i < offset + len(part))
-            body, _ = _split_last_line(_grid_text(columns, [*part, *widest], flagged, console, head=False))
-            yield body[: len(body) - len(empty)]
-            offset += len(part)
-        yield last
+        yield from _parts_of_grid(table, columns, console)
     console.width = width
 
 
+def _parts_of_grid(table: Table, columns: Sequence[dict[str, Any]], console: Console) -> Iterator[str]:
+    """Yield the text of a table in parts: its head, PART rows at a time, and its lower edge.
+
+    The two rows of `_widest` are added to each part, so that all parts have equal column widths. Their lines are cut off again.
+    """
+    widest = _widest(table)
+    widest_lines, lower_edge = _split_last_line(_grid_text(columns, widest, frozenset(), console, head=False))
+    head = _grid_text(columns, widest, frozenset(), console)
+    yield head[: len(head) - len(widest_lines) - len(lower_edge)]
+    rows, offset = iter(table.rows), 0
+    while part := list(islice(rows, PART)):
+        flagged = frozenset(i - offset for i in table.flagged if offset <= i < offset + len(part))
+        lines, _ = _split_last_line(_grid_text(columns, [*part, *widest], flagged, console, head=False))
+        yield lines[: len(lines) - len(widest_lines)]
+        offset += len(part)
+    yield lower_edge
+
+
 def _split_last_line(text: str) -> tuple[str, str]:
-    """Return the rows of a table without a header, and its lower edge."""
+    """Return the rows and the lower edge of a grid without column names. Its first line, the upper edge, is left out."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[1:-1]), lines[-1]
 
@@ -142,15 +148,18 @@ def _grid_text(
     return _take_text(console)
 
 
-def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the settings of each column, and the width that the console needs."""
+def _columns(table: Table, widths: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
+    """Return rich's settings of each column, and the width that the console needs at least. widths: as `_column_widths`.
+
+    Columns of numbers never wrap.
+    """
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
         is_last = i == len(table.columns) - 1
         # Text columns before the last fold too, as a long path must leave room for the reason in the last column.
-        may_fold = i not in table.numeric and (is_last or longest[i] > width // 3)
-        folds = may_fold and longest[i] > FOLDED
-        needed += 3 + (FOLDED if folds else longest[i])
+        may_fold = i not in table.numeric and (is_last or widths[i] > width // 3)
+        folds = may_fold and widths[i] > FOLDED
+        needed += 3 + (FOLDED if folds else widths[i])  # 3: the spaces between two columns
         columns.append(
             {
                 "header": column,
@@ -164,18 +173,18 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
     return columns, needed
 
 
-def _longest(table: Table) -> list[int]:
-    """Return the number of characters of the longest cell of each column, including its name."""
-    result = [len(visible(column)) for column in table.columns]
-    for row in table.rows:
-        result = [max(known, len(cell)) for known, cell in zip(result, row, strict=True)]
+def _column_widths(table: Table) -> list[int]:
+    """Return the width of the widest cell of each column, including its name."""
+    from rich.cells import cell_len
+
+    result = [0] * len(table.columns)
+    for row in chain([table.columns], table.rows):
+        result = [max(width, cell_len(visible(cell))) for width, cell in zip(result, row, strict=True)]
     return result
 
 
 def _widest(table: Table) -> list[tuple[str, ...]]:
     """Return two rows that determine all column widths: one has the widest cells, and the other the cells with the widest words."""
-    if len(table.rows) <= PART:
-        return []
     from rich.cells import cell_len
 
     count = len(table.columns)

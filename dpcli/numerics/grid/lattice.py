@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.tails import ROUNDING, Tails
+from dpcli.numerics.tails import ROUNDING, Tails, cells_between
 from dpcli.numerics.work import spend
 
 TINY = 1e-60  # smaller tilted weights are dropped and added to the error, because subnormal numbers are slow
@@ -145,18 +145,10 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
 
 
 def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
-    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error.
-
-    The lower tail is the smaller one where it is below e^-0.7, about 1/2. A cell between equal tails has the log mass -inf and the error 0.
-    """
-    use_below = below[1:] < -0.7
-    outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
-    inner = np.minimum(inner, outer)
-    share = np.where(np.isneginf(outer), 1.0, -np.expm1(inner - outer))
-    log_mass = np.where(share > 0.0, outer + np.log(share), -np.inf)
-    size = 4.0 - outer + (4.0 - np.maximum(inner, -1e4)) * np.exp(inner - outer)
-    slip = np.where(share > 0.0, ROUNDING * size / share, 0.0)
-    return log_mass, np.where(np.isneginf(outer), 0.0, slip)
+    """Return the logarithms of the masses between grid points, and bounds on their relative error. An empty cell has the error 0."""
+    log_mass, outer, inner, share = cells_between(above, below)
+    size = 4.0 - outer + (4.0 - np.maximum(inner, -1e4)) * np.exp(inner - outer)  # of the errors of both values of the tail
+    return log_mass, np.where(share > 0.0, ROUNDING * size / share, 0.0)
 
 
 def _relative_error(mass: Array, error: Array, magnified: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails
+from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails, cells_between
 from dpcli.numerics.work import hold, spend
 
 LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at the upper and the lower end
@@ -107,8 +107,8 @@ def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
     at: Array = spacing * np.arange(first, last + 1, dtype=float)
     tails = loss.tails(at)
     with np.errstate(all="ignore"):
-        log_p, slip_p = _cells(tails.p_above, tails.p_below)
-        log_q, slip_q = _cells(tails.q_above, tails.q_below)
+        log_p, slip_p = _cell_masses(tails.p_above, tails.p_below)
+        log_q, slip_q = _cell_masses(tails.q_above, tails.q_below)
         rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - at[:-1] + np.minimum(slip_p + slip_q, 1.0))
         # The share of a cell's mass at its upper end. NumPy's expm1 may differ from math's in the last digit, which exceeds 1 here.
         share = np.minimum(np.expm1(-np.clip(rho, 0.0, spacing)) / math.expm1(-spacing), 1.0)
@@ -120,15 +120,9 @@ def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
     return _trim(GridOutcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
 
 
-def _cells(above: Array, below: Array) -> tuple[Array, Array]:
-    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error.
-
-    The lower tail is the smaller one where it is below e^-0.7, about 1/2. A cell between equal tails has the log mass -inf and the error 0.
-    """
-    use_below = below[1:] < -0.7
-    outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
-    share = np.where(np.isneginf(outer), 0.0, -np.expm1(np.minimum(inner - outer, 0.0)))
-    log_mass = np.where(share > 0.0, outer + np.log(share), -np.inf)
+def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
+    """Return the logarithms of the masses between grid points, and bounds on their relative error. An empty cell has the error 0."""
+    log_mass, outer, _, share = cells_between(above, below)
     return log_mass, np.where(share > 0.0, ROUNDING * (4.0 - np.maximum(outer, -1e4)) * 2.0 / share, 0.0)
 
 
