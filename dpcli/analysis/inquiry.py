@@ -34,9 +34,7 @@ from dpcli.file.pipeline.resolve import BillLine, steps_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import SHARE_EACH, limited
 
-SETTLED = (
-    2e-9  # largest relative width of an interval that settles the headline: at that width the contours look for no narrower one
-)
+SETTLED = 1e-9  # largest relative width of an interval that settles the headline
 CHEAP_CELLS = 4e5  # work that all cheap accountants may take together, about 20 ms
 MOST_MECHANISMS = 1_500  # largest number of different mechanisms composed exactly; more are grouped into dominating steps
 GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough
