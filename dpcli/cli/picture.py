@@ -14,7 +14,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
-from dpcli.cli.options import Settings, each_once, wants_color, write
+from dpcli.cli.document_files import Settings, wants_color, write
+from dpcli.cli.options import each_once
 from dpcli.cli.outputs import PICTURE_ENDINGS
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import click
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import FORMATS
-from dpcli.cli.options import EVERYTHING, REPORTED, DocumentFormat, named_output, report_error
+from dpcli.cli.error_reports import REPORTED, report_error
+from dpcli.cli.options import EVERYTHING, DocumentFormat, named_output
 
 REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Option(["-f", "--format", "format_"]))
 

@@ -90,13 +90,13 @@ def test_every_heading_of_a_table_is_explained() -> None:
 def printed(*arguments: str) -> list[Document]:
     """The documents that a command prints."""
     kept: list[Document] = []
-    pieces = options._pieces
+    pieces = options.pieces_of
 
     def keeping(document: Document, *others: Any) -> Any:
         kept.append(document)
         return pieces(document, *others)
 
-    with mock.patch.object(options, "_pieces", keeping):
+    with mock.patch.object(options, "pieces_of", keeping):
         dpcli(*arguments)
     return kept
 

@@ -1,0 +1,107 @@
+"""Documents as text and in files: their rendering in a format, and the writing of a file after the checks that protect inputs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import FORMATS
+from dpcli.base.values import dataclass
+
+if TYPE_CHECKING:
+    from dpcli.document.document import Document
+
+DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40  # width of a text if the output is no terminal, and the smallest width, in characters
+DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options."""
+
+    quiet: bool = False
+    verbose: int = 0
+    color: str = "auto"
+
+
+def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
+    """Write a text or bytes to a file. The other parameters are those of `write_each`."""
+    write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
+
+
+def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
+    """Write pieces to a file.
+
+    Args:
+        path: Path of the file.
+        pieces: The content.
+        append: Whether to add the content to the end of the file. Otherwise the file is replaced.
+        inputs: Texts that may name input files, which must not be replaced; None for the arguments of the command.
+
+    Raises:
+        InputError: The file cannot be written, or is an input.
+    """
+    from dpcli.cli import outputs as protected
+
+    if path == "-":
+        raise InputError(DASH_REFUSAL)
+    protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
+    protected.require_free(path)
+    try:
+        with open(path, "ab" if append else "wb") as file:
+            for piece in pieces:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def split_output(output: str) -> tuple[str, str]:
+    """Return the format and the path of an output FORMAT=PATH."""
+    name, _, path = output.partition("=")
+    return name, path
+
+
+def pieces_of(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
+    """Return the text of a document in pieces. A long document is rendered piece by piece while it is written."""
+    from dpcli.document.formats.facts import streams
+
+    stream = streams(name) if document.long else None
+    if stream is None:
+        return (render(document, name, settings),)
+    return stream(document, **_layout(name, settings))
+
+
+def render(document: Document, name: str, settings: Settings | None) -> str:
+    """Return the document in a format as text."""
+    renderer: Callable[..., str] = load(FORMATS[name])
+    return renderer(document, **_layout(name, settings))
+
+
+def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
+    """Return the width and the color setting for a format that is shown on a screen; an empty table for other formats."""
+    from dpcli.document.formats.facts import for_screen
+
+    if not for_screen(name):
+        return {}
+    color = settings is not None and wants_color(settings.color)
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return {"width": DEFAULT_WIDTH, "color": color}
+    import shutil  # slow to import, and not needed to write files
+
+    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    return {"width": max(SMALLEST_WIDTH, columns), "color": color}
+
+
+def wants_color(choice: str) -> bool:
+    """Return whether to use color. --color decides first, then NO_COLOR and FORCE_COLOR, then the kind of terminal."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
