@@ -21,7 +21,13 @@ DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The global options."""
+    """The values of the global options.
+
+    Attributes:
+        quiet: Whether -q is given.
+        verbose: Number of -v before and after the command.
+        color: Value of --color: "auto", "always" or "never".
+    """
 
     quiet: bool = False
     verbose: int = 0
@@ -29,7 +35,7 @@ class Settings:
 
 
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a text or bytes to a file. The other parameters are those of `write_each`."""
+    """Write a text, as UTF-8, or bytes to a file. The other parameters and errors are those of `write_each`."""
     write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
 
 
@@ -38,12 +44,12 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
 
     Args:
         path: Path of the file.
-        pieces: The content.
+        pieces: The content. Texts are written as UTF-8.
         append: Whether to add the content to the end of the file. Otherwise the file is replaced.
-        inputs: Texts that may name input files, which must not be replaced; None for the arguments of the command.
+        inputs: Texts that may name input files, which must not be replaced; None for the arguments of the running command.
 
     Raises:
-        InputError: The file cannot be written, or is an input.
+        InputError: The path is "-"; the file cannot be written; or it is an input, a protected file or an SQLite database.
     """
     from dpcli.cli import outputs as protected
 
@@ -66,7 +72,10 @@ def split_output(output: str) -> tuple[str, str]:
 
 
 def pieces_of(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
-    """Return the text of a document in pieces. A long document is rendered piece by piece while it is written."""
+    """Return the text of a document in a format, in pieces.
+
+    A long document in a format that can be streamed is rendered piece by piece while the pieces are written. Otherwise there is one piece.
+    """
     from dpcli.document.formats.facts import streams
 
     stream = streams(name) if document.long else None
@@ -76,13 +85,13 @@ def pieces_of(document: Document, name: str, settings: Settings | None) -> Itera
 
 
 def render(document: Document, name: str, settings: Settings | None) -> str:
-    """Return the document in a format as text."""
+    """Return the document in a format as text. settings: the global options for output to a terminal; None for a file, without color."""
     renderer: Callable[..., str] = load(FORMATS[name])
     return renderer(document, **_layout(name, settings))
 
 
 def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
-    """Return the width and the color setting for a format that is shown on a screen; an empty table for other formats."""
+    """Return the arguments `width` (in characters) and `color` of a format that is shown on a screen; no arguments for other formats."""
     from dpcli.document.formats.facts import for_screen
 
     if not for_screen(name):
@@ -97,7 +106,10 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
 
 
 def wants_color(choice: str) -> bool:
-    """Return whether to use color. --color decides first, then NO_COLOR and FORCE_COLOR, then the kind of terminal."""
+    """Return whether to use color. choice: value of --color.
+
+    Unless it is "auto", it decides. Then NO_COLOR decides, then FORCE_COLOR, and then whether standard output is a terminal with colors.
+    """
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

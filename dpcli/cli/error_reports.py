@@ -31,14 +31,16 @@ def report_error(
 ) -> None:
     """Write an error into each report. Print it too if CI systems evaluate the printed format.
 
+    A report that cannot be written is skipped without a message, because the first error is the one to show.
+
     Args:
         error: The error.
         invocation: The command as the user typed it, and its first file.
         format_: The printed format.
-        outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written.
+        outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
         outlives_errors: Whether reports that no CI system evaluates stay unchanged.
         inputs: As in `write_each`.
-        spares_data: Whether existing files that may be data stay unchanged.
+        spares_data: Whether existing files that may be data stay unchanged, if no CI system evaluates their format.
     """
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
@@ -53,19 +55,25 @@ def report_error(
         if place in written or (stays and not judges(name)):
             continue
         written.add(place)
-        with suppress(DpcliError):  # the first error is shown, not this one
+        with suppress(DpcliError):
             write(path, _error_text(document, name), appended(name), inputs)
     if judges(format_):
         show(render(document, format_, None))
 
 
 def _error_document(error: BaseException, words: str, path: str) -> Document:
-    """Return the document of an error. `words` is the command as the user typed it, and `path` its first file."""
+    """Return the document of an error, with the exit code that `dpcli.cli.main` gives it.
+
+    Args:
+        error: The error.
+        words: The command as the user typed it.
+        path: First file of the command; "" if there is none.
+    """
     from dpcli.document.document import error_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
-    message, code = str(error), 70  # the exit codes are those of `main`
+    message, code = str(error), 70
     if isinstance(error, KeyboardInterrupt | click.Abort):
         message, code = "interrupted", 130
     elif isinstance(error, click.ClickException):

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-# Kinds of content of a document. They decide which formats can show it.
+# Kinds of content of a document. They decide which formats can show it. A command with PICTURES also writes charts.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 ALL = "all"  # value of --accountant that selects every accountant
-NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed
+NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; shorter work seems immediate
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store a global option in the context. The numbers of -v before and after the command are added."""
+    """Store a given global option in the context. The numbers of -v before and after the command are added."""
     settings = context.obj or Settings()
     if option.name == "verbose":
         value += settings.verbose
@@ -47,7 +47,7 @@ def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
 
 
 class RealRange(click.FloatRange):
-    """A range of numbers without NaN."""
+    """A range of numbers that refuses NaN, which no comparison with a bound would refuse."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         result: float = super().convert(value, param, ctx)
@@ -89,7 +89,10 @@ global_options = composed(
 
 
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write. Raises InputError, before anything is computed, if no new file can be created there."""
+    """Return the path of --write, checked before anything is computed.
+
+    Raises InputError for "-", for a path that exists, and for a path in a folder that does not exist.
+    """
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (write ./- for a file of this name)")
     if path is not None and os.path.lexists(path):
@@ -110,7 +113,8 @@ class DocumentFormat(TextChoice):
     """A choice among the output formats that can show the documents of a command. Modules of other formats are not imported.
 
     Attributes:
-        holds: As in `output_options`.
+        holds: Kinds of content of the documents, as in `output_options`.
+        allows_pictures: Whether -o may also name a picture.
     """
 
     def __init__(self, holds: tuple[str, ...]) -> None:
@@ -131,7 +135,9 @@ class DocumentFormat(TextChoice):
 
 
 def output_options(default: str, *holds: str, outlives_errors: bool = False, spares_data: bool = False) -> Callable[..., Any]:
-    """Return the options -f FORMAT and -o FORMAT=PATH.
+    """Return a decorator that adds the options -f FORMAT and -o FORMAT=PATH, and writes an error of the command into its reports.
+
+    The decorated function takes `format_` and `outputs`, and returns the exit code.
 
     Args:
         default: The default of -f.
@@ -180,7 +186,7 @@ def each_once(paths: Sequence[str]) -> None:
 def named_output(output: str, formats: DocumentFormat) -> str:
     """Return an output as FORMAT=PATH. If it names no format, the ending of the path decides.
 
-    Raises InputError for a format that the command does not offer.
+    Raises InputError for a format that the command does not offer, and for an ending that names no format.
     """
     from dpcli.document.formats.facts import format_of_path, renders
 
@@ -202,9 +208,9 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
 
 def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
-    """Return a function that runs the command and, on an error, writes the error into the reports, so that no earlier report remains.
+    """Return a function that runs the command, and writes an error into the reports before it raises the error.
 
-    The other parameters are those of `output_options`.
+    An error about a missing package is raised as `Unavailable`. The other parameters are those of `output_options`.
     """
 
     @wraps(function)
@@ -233,15 +239,17 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
     """Raise InputError if an output would replace an input. `write` checks this too; here it is checked before the computation."""
-    for _, path in map(split_output, outputs):
-        from dpcli.cli.outputs import inputs, require_free, require_no_input
+    if not outputs:
+        return
+    from dpcli.cli.outputs import inputs, require_free, require_no_input
 
+    for _, path in map(split_output, outputs):
         require_no_input(path, inputs())
         require_free(path)
 
 
 def _require_written_alone(outputs: Sequence[str], write: str | None) -> None:
-    """Raise InputError if --write and an output name the same file."""
+    """Raise InputError if --write, which is None if it is not given, and an output name the same file."""
     if write is not None:
         each_once([write, *(path for _, path in map(split_output, outputs))])
 
@@ -256,7 +264,7 @@ def require_one_unit(write: str | None, group_size: int) -> None:
 
 
 def _invocation() -> tuple[str, str]:
-    """Return the command as the user typed it, and its first file."""
+    """Return the path of the running command, such as "dpcli account", and its first file or its ledger; "" if it has neither."""
     context = click.get_current_context()
     files = context.params.get("files")
     first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""
@@ -318,7 +326,7 @@ def refuse_flags(other: str, **given: object) -> None:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Print a notice if the work inside takes more than a second and standard error is a terminal."""
+    """Print a notice to standard error if the work inside takes more than a second, standard error is a terminal, and -q is not given."""
     settings: Settings = click.get_current_context().obj
     if settings.quiet or not sys.stderr.isatty():
         yield
@@ -336,12 +344,17 @@ def working() -> Iterator[None]:
 
 
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
-    """Print a document, write its other formats, and return its exit code.
+    """Write a document to files, print it, and return its exit code.
 
-    Alerts go to standard error, and so does the reason of an exit code other than 0.
+    Alerts go to standard error, and so does the reason of an exit code other than 0. With -q the document is printed without its notes.
+
+    Args:
+        document: The document.
+        format_: The printed format.
+        outputs: The files as FORMAT=PATH.
 
     Raises:
-        InputError: A report for a CI system would contain no check.
+        InputError: A report for a CI system would contain no check, or a file cannot be written.
     """
     from dpcli.document.document import reason, with_verdict
     from dpcli.document.formats.facts import appended, judges

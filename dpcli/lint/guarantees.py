@@ -167,8 +167,10 @@ def _mixed_adjacencies(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _conversion_findings(key: Path, stated: Adjacency, adjacency: Adjacency) -> Iterator[RuleFinding]:
-    """Yield an error if a guarantee under `stated` cannot be converted to the adjacency of the file, and a warning if several changes
-    under `stated` count as one change of the file."""
+    """Yield an error if a guarantee under `stated` cannot be converted to the adjacency of the file.
+
+    Yield a warning if it can, and several changes under `stated` count as one change of the file.
+    """
     # This import costs nothing: a spec that states an adjacency has imported the module already.
     from dpcli.mechanisms.stated.stated_spec import conversion
 

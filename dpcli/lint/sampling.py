@@ -110,8 +110,7 @@ def _unstated_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
-    """Return the sampling rate, which is the expected share of an epoch in one step; None if a step is a whole pass or the rate is
-    unknown."""
+    """Return the sampling rate, the expected share of an epoch in one step; None if a step is a whole pass, or if the rate is unknown."""
     if entry.sampling is None or isinstance(entry.sampling, OncePerEpoch):
         return None
     return entry.sampling.exact_rate(dataset_size)
