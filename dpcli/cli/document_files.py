@@ -10,28 +10,13 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import FORMATS
-from dpcli.base.values import dataclass
 
 if TYPE_CHECKING:
+    from dpcli.cli.printing import Settings
     from dpcli.document.document import Document
 
 DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40  # width of a text if the output is no terminal, and the smallest width, in characters
 DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The values of the global options.
-
-    Attributes:
-        quiet: Whether -q is given.
-        verbose: Number of -v before and after the command.
-        color: Value of --color: "auto", "always" or "never".
-    """
-
-    quiet: bool = False
-    verbose: int = 0
-    color: str = "auto"
 
 
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:

@@ -21,8 +21,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
 from dpcli.base.registry import ACCOUNTANTS, FORMATS
 from dpcli.cli.completion import complete_accountant
-from dpcli.cli.document_files import DASH_REFUSAL, Settings, pieces_of, split_output, write_each
-from dpcli.cli.printing import complain, show_each
+from dpcli.cli.printing import Settings, complain, show_each
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -170,6 +169,8 @@ def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[s
     result = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
+        from dpcli.cli.document_files import DASH_REFUSAL
+
         raise InputError(f"--output: {DASH_REFUSAL}")
     each_once(paths)
     return result
@@ -241,6 +242,7 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
     """Raise InputError if an output would replace an input. `write` checks this too; here it is checked before the computation."""
     if not outputs:
         return
+    from dpcli.cli.document_files import split_output
     from dpcli.cli.outputs import inputs, require_free, require_no_input
 
     for _, path in map(split_output, outputs):
@@ -251,6 +253,8 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
 def _require_written_alone(outputs: Sequence[str], write: str | None) -> None:
     """Raise InputError if --write, which is None if it is not given, and an output name the same file."""
     if write is not None:
+        from dpcli.cli.document_files import split_output
+
         each_once([write, *(path for _, path in map(split_output, outputs))])
 
 
@@ -356,6 +360,7 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     Raises:
         InputError: A report for a CI system would contain no check, or a file cannot be written.
     """
+    from dpcli.cli.document_files import pieces_of, split_output, write_each
     from dpcli.document.document import reason, with_verdict
     from dpcli.document.formats.facts import appended, judges
 

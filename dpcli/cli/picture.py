@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
-from dpcli.cli.document_files import Settings, wants_color, write
+from dpcli.cli.document_files import wants_color, write
 from dpcli.cli.options import each_once
 from dpcli.cli.outputs import PICTURE_ENDINGS
 
@@ -71,7 +71,7 @@ def _by_suffix(path: str) -> str:
 
 def _print(chart: Chart, name: str) -> None:
     """Print a chart. Raises InputError for a binary format if standard output is a terminal."""
-    settings: Settings = click.get_current_context().obj
+    settings: printing.Settings = click.get_current_context().obj
     has_fixed_width = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
     width = FIXED_WIDTH if has_fixed_width else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

@@ -1,4 +1,4 @@
-"""Printing of results to standard output and of messages to standard error.
+"""Printing of results to standard output and of messages to standard error, and the global options that control it.
 
 If the reader of a stream has left, as `head` does, the output is discarded and the exit code does not change.
 """
@@ -13,9 +13,26 @@ from contextlib import contextmanager
 
 import click
 
+from dpcli.base.values import dataclass
+
 PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds before the first report of progress, and between two reports
 LINE_WIDTH = 60  # characters of the line of progress that are erased at the end
 ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # replacements for encodings without these characters
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of the global options.
+
+    Attributes:
+        quiet: Whether -q is given.
+        verbose: Number of -v before and after the command.
+        color: Value of --color: "auto", "always" or "never".
+    """
+
+    quiet: bool = False
+    verbose: int = 0
+    color: str = "auto"
 
 
 def open_closed_streams() -> None:
