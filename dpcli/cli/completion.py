@@ -1,4 +1,7 @@
-"""dpcli completion: completion of names in bash, zsh and fish; if no name fits, the shell completes files."""
+"""The command `dpcli completion`, and the completion of names in bash, zsh and fish. If no name fits, the shell completes files.
+
+Click computes the names. The scripts below replace those of Click, which complete no files.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,14 @@ from dpcli.cli.printing import show
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-Completer = Callable[["click.Context", "click.Parameter", str], "list[CompletionItem] | list[str]"]
-VARIABLE = "_DPCLI_COMPLETE"
+Completer = Callable[
+    ["click.Context", "click.Parameter", str], "list[CompletionItem] | list[str]"
+]  # the last argument is the typed word
+VARIABLE = "_DPCLI_COMPLETE"  # environment variable by which a script asks dpcli for completions
 
 
 def among(names: Iterable[str]) -> Completer:
-    """Return a function that completes a word to one of some names."""
+    """Return a function that returns the names that begin with the typed word."""
     return lambda _, __, typed: [name for name in names if name.startswith(typed)]
 
 
@@ -28,7 +33,7 @@ complete_kind = among(PLOTS)
 
 
 def register() -> None:
-    """Replace the shells of Click by ones with the scripts below, which complete files if no name fits."""
+    """Replace the bash, zsh and fish of Click by shells with the scripts below, which complete files if no name fits."""
     from click.shell_completion import (
         BashComplete,
         CompletionItem,

@@ -15,7 +15,7 @@ MOST_LISTED = 8  # largest number of commands that a message lists
 Commands = Mapping[str, tuple[str, str]]  # name -> ("module:object", short help)
 
 
-# Suggestions for unknown flags. The first flag that the command has is suggested, with its meaning.
+# Flags to suggest for an unknown flag, with their meanings. The first flag that the command has is suggested.
 SYNONYMS = {
     "--sigma": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
     "--noise": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
@@ -26,32 +26,32 @@ SYNONYMS = {
     "--q": (("--sampling-rate", "the probability of each record"),),
     "--sample-rate": (("--sampling-rate", "the probability of each record"),),
 }
-# Advice about flags that a command does not have, by command and flag.
-SOLVED = "this command solves for the noise; dpcli account --noise-multiplier NOISE computes the cost of given noise"
-SOLVES = "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets a target"
-STATES = (
+# Advice about flags that a command does not have. ADVICE lists it by command and flag.
+ADVICE_ON_NOISE = "this command solves for the noise; dpcli account --noise-multiplier NOISE computes the cost of given noise"
+ADVICE_ON_EPSILON = "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets a target"
+ADVICE_ON_SAMPLING = (
     "the flags describe Poisson sampling; for another scheme write a file with --write FILE and change scheme in its sampling table"
 )
-LAPLACE = (
+ADVICE_ON_LAPLACE = (
     "with flags, only Gaussian noise is solved for; for Laplace noise: dpcli account --laplace --noise-multiplier 1 --delta 0 "
     "--write FILE, then dpcli calibrate-sigma FILE --target-epsilon EPSILON"
 )
-RHO = (
+ADVICE_ON_RHO = (
     "the cap is an epsilon at a delta; --filter zcdp adds up rhos, up to the largest rho that this epsilon allows; for the epsilon of a "
     'rho: dpcli account FILE, with type = "zcdp" and rho in FILE'
 )
-RECORDS = "state max_contributions in [privacy] of the file of each run; --unit names the owner of the records"
+ADVICE_ON_CONTRIBUTIONS = "state max_contributions in [privacy] of the file of each run; --unit names the owner of the records"
 ADVICE = {
     ("account", "--rho"): 'state it in a file: type = "zcdp" with rho; dpcli calibrate-sigma --target-rho RHO solves for the noise',
-    ("account", "--sampling"): STATES,
-    ("account", "--target-epsilon"): SOLVES,
-    ("budget init", "--max-contributions"): RECORDS,
-    ("budget init", "--rho"): RHO,
-    ("calibrate-sigma", "--laplace"): LAPLACE,
-    ("calibrate-sigma", "--noise"): SOLVED,
-    ("calibrate-sigma", "--noise-multiplier"): SOLVED,
-    ("calibrate-sigma", "--sampling"): STATES,
-    ("calibrate-sigma", "--sigma"): SOLVED,
+    ("account", "--sampling"): ADVICE_ON_SAMPLING,
+    ("account", "--target-epsilon"): ADVICE_ON_EPSILON,
+    ("budget init", "--max-contributions"): ADVICE_ON_CONTRIBUTIONS,
+    ("budget init", "--rho"): ADVICE_ON_RHO,
+    ("calibrate-sigma", "--laplace"): ADVICE_ON_LAPLACE,
+    ("calibrate-sigma", "--noise"): ADVICE_ON_NOISE,
+    ("calibrate-sigma", "--noise-multiplier"): ADVICE_ON_NOISE,
+    ("calibrate-sigma", "--sampling"): ADVICE_ON_SAMPLING,
+    ("calibrate-sigma", "--sigma"): ADVICE_ON_NOISE,
 }
 # Purpose of a command, and other words that users try for it.
 SYNONYMS_OF_COMMANDS = {
@@ -87,7 +87,15 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _suggestion(self, word: str, path: str) -> str:
-        """Return the end of the message about an unknown command: a suggestion or the list of commands."""
+        """Return the end of the message about an unknown command.
+
+        It suggests `account` for a file, a command for a word that means the same, or a command with a similar name. Otherwise it lists the
+        commands, if there are few, or says how to list them.
+
+        Args:
+            word: The unknown command.
+            path: The words before it, such as "dpcli".
+        """
         import difflib
 
         if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
@@ -107,9 +115,10 @@ class LazyGroup(click.Group):
 
 
 def prepared(command: click.Command, root: click.Command) -> click.Command:
-    """Return the command, changed so that it accepts the options of the root, and refuses an option that is given twice.
+    """Return the command, changed in place so that it accepts the options of the root, and refuses an option with two values.
 
-    Click would take the last of two values without a message, which is dangerous for caps.
+    Click would take the last of two values without a message, which is dangerous for caps. Options that may be repeated, and flags without
+    a value, are accepted as before. A command that was changed already is returned as it is.
     """
     if "make_parser" not in vars(command):
         with_global_options(command, root)
@@ -118,7 +127,7 @@ def prepared(command: click.Command, root: click.Command) -> click.Command:
 
 
 def with_global_options(command: click.Command, root: click.Command) -> None:
-    """Add the options of the root whose names are free to the command. Only the help of the root lists them."""
+    """Add to the command each option of the root that shares no name with its own options. Only the help of the root lists them."""
     flags = {name for parameter in command.params for name in parameter.opts}
     for option in root.params:
         if isinstance(option, click.Option) and flags.isdisjoint(option.opts):
@@ -128,7 +137,12 @@ def with_global_options(command: click.Command, root: click.Command) -> None:
 
 
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
-    """Return the parser of a command, changed so that each option with a value may be given once."""
+    """Return the parser of a command, changed so that an option that stores one value may be given only once.
+
+    Args:
+        make: The method `make_parser` of the command.
+        context: The context of the command.
+    """
     parser = make(context)
     options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}
     for option in options.values():
@@ -154,7 +168,7 @@ def hinted(error: click.NoSuchOption) -> click.UsageError:
 
 
 def _hint(flag: str, context: click.Context | None) -> str:
-    """Return a suggestion for an unknown flag of a command; "" if there is none."""
+    """Return a suggestion for an unknown flag of a command; "" if there is none, or if the command is unknown."""
     if context is None:
         return ""
     flags = {name for parameter in context.command.params for name in parameter.opts}

@@ -8,7 +8,7 @@ import click
 
 from dpcli.cli.outputs import new_file_option, write_new, write_new_pipeline
 
-# Steps that the user must take after a configuration was written.
+# The configurations among the templates, each with the steps that the user must take after it was written.
 NEXT_STEPS = {
     "ci-github": "fill in OWNER and COMMIT; require the check gate, and an owner's approval of this file (dpcli explain gate)",
     "ci-gitlab": "fill in OWNER and COMMIT; require pipelines to succeed, and an owner's approval of this file (dpcli explain gate)",

@@ -36,7 +36,11 @@ def cli() -> None:
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and end the process with its exit code.
+
+    Args:
+        arguments: Arguments without the name of the program; None for those of the process.
+    """
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command has finished, and its exit code must not change
@@ -63,7 +67,10 @@ def _leave(code: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line and return its exit code. Results go to standard output, messages to standard error."""
+    """Run the command line and return its exit code, as listed in the help of `cli`.
+
+    Results go to standard output, messages to standard error. An internal error is raised again if the arguments contain "-vv".
+    """
     open_closed_streams()
     if VARIABLE in os.environ:
         register()
@@ -96,14 +103,18 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, arguments: list[str]) -> None:
-    """Write the error into the reports that the command line asks for, if the command has not done so itself."""
-    with suppress(Exception):  # the error itself has been shown
+    """Write the error into the reports that the command line asks for, if the command has not done so itself.
+
+    A failure of this is not shown, because the error itself has been shown.
+    """
+    with suppress(Exception):
         from dpcli.cli.unread import report_unread
 
         report_unread(error, arguments)
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:
+    """Print a message about a bug in dpcli and return the exit code 70. Raise the error again if the arguments contain "-vv"."""
     complain(f"internal error ({type(error).__name__}: {error}): no number was printed; please report it (trace: dpcli -vv ...)")
     _report(error, arguments)
     if "-vv" in arguments:

@@ -1,12 +1,15 @@
-"""Options that several commands share, and the output of documents to the terminal and to files."""
+"""Options that several commands share, and `emit`, which prints the document of a command and writes it to files.
+
+Most commands use the decorator `output_options` (-f and -o) and return `emit(document, ...)`.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -14,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli import __version__
-from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
-from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS
-from dpcli.base.values import dataclass
 from dpcli.cli.completion import complete_accountant
-from dpcli.cli.printing import complain, show, show_each
+from dpcli.cli.printing import Settings, complain, show_each
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -29,27 +30,15 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-REPORTED = "reported"  # note that marks an error which was already written into the reports
-# Kinds of content of a document. They decide which formats can show it.
+# Kinds of content of a document. They decide which formats can show it. A command with PICTURES also writes charts.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 ALL = "all"  # value of --accountant that selects every accountant
-NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed
-DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40  # width of a text if the output is no terminal, and the smallest width, in characters
-DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The global options."""
-
-    quiet: bool = False
-    verbose: int = 0
-    color: str = "auto"
+NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; shorter work seems immediate
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store a global option in the context. The numbers of -v before and after the command are added."""
+    """Store a given global option in the context. The numbers of -v before and after the command are added."""
     settings = context.obj or Settings()
     if option.name == "verbose":
         value += settings.verbose
@@ -57,7 +46,7 @@ def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
 
 
 class RealRange(click.FloatRange):
-    """A range of numbers without NaN."""
+    """A range of numbers that refuses NaN, which no comparison with a bound would refuse."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         result: float = super().convert(value, param, ctx)
@@ -99,7 +88,10 @@ global_options = composed(
 
 
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write. Raises InputError, before anything is computed, if no new file can be created there."""
+    """Return the path of --write, checked before anything is computed.
+
+    Raises InputError for "-", for a path that exists, and for a path in a folder that does not exist.
+    """
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (write ./- for a file of this name)")
     if path is not None and os.path.lexists(path):
@@ -120,7 +112,8 @@ class DocumentFormat(TextChoice):
     """A choice among the output formats that can show the documents of a command. Modules of other formats are not imported.
 
     Attributes:
-        holds: As in `output_options`.
+        holds: Kinds of content of the documents, as in `output_options`.
+        allows_pictures: Whether -o may also name a picture.
     """
 
     def __init__(self, holds: tuple[str, ...]) -> None:
@@ -141,7 +134,9 @@ class DocumentFormat(TextChoice):
 
 
 def output_options(default: str, *holds: str, outlives_errors: bool = False, spares_data: bool = False) -> Callable[..., Any]:
-    """Return the options -f FORMAT and -o FORMAT=PATH.
+    """Return a decorator that adds the options -f FORMAT and -o FORMAT=PATH, and writes an error of the command into its reports.
+
+    The decorated function takes `format_` and `outputs`, and returns the exit code.
 
     Args:
         default: The default of -f.
@@ -174,6 +169,8 @@ def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[s
     result = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
+        from dpcli.cli.document_files import DASH_REFUSAL
+
         raise InputError(f"--output: {DASH_REFUSAL}")
     each_once(paths)
     return result
@@ -190,7 +187,7 @@ def each_once(paths: Sequence[str]) -> None:
 def named_output(output: str, formats: DocumentFormat) -> str:
     """Return an output as FORMAT=PATH. If it names no format, the ending of the path decides.
 
-    Raises InputError for a format that the command does not offer.
+    Raises InputError for a format that the command does not offer, and for an ending that names no format.
     """
     from dpcli.document.formats.facts import format_of_path, renders
 
@@ -212,9 +209,9 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
 
 def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
-    """Return a function that runs the command and, on an error, writes the error into the reports, so that no earlier report remains.
+    """Return a function that runs the command, and writes an error into the reports before it raises the error.
 
-    The other parameters are those of `output_options`.
+    An error about a missing package is raised as `Unavailable`. The other parameters are those of `output_options`.
     """
 
     @wraps(function)
@@ -226,6 +223,7 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
         except (click.exceptions.Exit, BrokenPipeError):
             raise
         except (Exception, KeyboardInterrupt) as error:
+            from dpcli.cli.error_reports import REPORTED, report_error
             from dpcli.cli.outputs import has_protected
 
             missing_package = unavailable(error)
@@ -242,17 +240,22 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
     """Raise InputError if an output would replace an input. `write` checks this too; here it is checked before the computation."""
-    for _, path in map(_split, outputs):
-        from dpcli.cli.outputs import inputs, require_free, require_no_input
+    if not outputs:
+        return
+    from dpcli.cli.document_files import split_output
+    from dpcli.cli.outputs import inputs, require_free, require_no_input
 
+    for _, path in map(split_output, outputs):
         require_no_input(path, inputs())
         require_free(path)
 
 
 def _require_written_alone(outputs: Sequence[str], write: str | None) -> None:
-    """Raise InputError if --write and an output name the same file."""
+    """Raise InputError if --write, which is None if it is not given, and an output name the same file."""
     if write is not None:
-        each_once([write, *(path for _, path in map(_split, outputs))])
+        from dpcli.cli.document_files import split_output
+
+        each_once([write, *(path for _, path in map(split_output, outputs))])
 
 
 def require_one_unit(write: str | None, group_size: int) -> None:
@@ -264,74 +267,8 @@ def require_one_unit(write: str | None, group_size: int) -> None:
         )
 
 
-def report_error(
-    error: BaseException,
-    invocation: tuple[str, str],
-    format_: str,
-    outputs: Sequence[str],
-    outlives_errors: bool,
-    inputs: Sequence[str] | None = None,
-    spares_data: bool = False,
-) -> None:
-    """Write an error into each report. Print it too if CI systems evaluate the printed format.
-
-    Args:
-        error: The error.
-        invocation: The command as the user typed it, and its first file.
-        format_: The printed format.
-        outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written.
-        outlives_errors: Whether reports that no CI system evaluates stay unchanged.
-        inputs: As in `write_each`.
-        spares_data: Whether existing files that may be data stay unchanged.
-    """
-    from dpcli.cli.outputs import may_be_data
-    from dpcli.document.formats.facts import appended, judges
-
-    document = _error_document(error, *invocation)
-    written: set[str] = set()
-    for name, path in map(_split, outputs):
-        if name not in FORMATS:  # a picture, which cannot show an error
-            continue
-        stays = outlives_errors or (spares_data and may_be_data(path))
-        place = os.path.realpath(path)
-        if place in written or (stays and not judges(name)):
-            continue
-        written.add(place)
-        with suppress(DpcliError):  # the first error is shown, not this one
-            write(path, _error_text(document, name), appended(name), inputs)
-    if judges(format_):
-        show(_render(document, format_, None))
-
-
-def _error_document(error: BaseException, words: str, path: str) -> Document:
-    """Return the document of an error. `words` is the command as the user typed it, and `path` its first file."""
-    from dpcli.document.document import error_document
-    from dpcli.file.toml.findings import InvalidFile
-    from dpcli.lint.documents.diagnostics import finding
-
-    message, code = str(error), 70  # the exit codes are those of `main`
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        message, code = "interrupted", 130
-    elif isinstance(error, click.ClickException):
-        message, code = error.message, error.exit_code
-    elif isinstance(error, DpcliError):
-        code = error.exit_code
-    elif isinstance(error, OSError):
-        code = 2
-    places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    return error_document(words, path, message or type(error).__name__, code, places)
-
-
-def _error_text(document: Document, name: str) -> str:
-    """Return the document of an error in a format; its headline if the format cannot show the document."""
-    try:
-        return _render(document, name, None)
-    except InputError:
-        return f"{document.headline}\n"
-
-
 def _invocation() -> tuple[str, str]:
-    """Return the command as the user typed it, and its first file."""
+    """Return the path of the running command, such as "dpcli account", and its first file or its ledger; "" if it has neither."""
     context = click.get_current_context()
     files = context.params.get("files")
     first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""
@@ -393,7 +330,7 @@ def refuse_flags(other: str, **given: object) -> None:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Print a notice if the work inside takes more than a second and standard error is a terminal."""
+    """Print a notice to standard error if the work inside takes more than a second, standard error is a terminal, and -q is not given."""
     settings: Settings = click.get_current_context().obj
     if settings.quiet or not sys.stderr.isatty():
         yield
@@ -411,26 +348,32 @@ def working() -> Iterator[None]:
 
 
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
-    """Print a document, write its other formats, and return its exit code.
+    """Write a document to files, print it, and return its exit code.
 
-    Alerts go to standard error, and so does the reason of an exit code other than 0.
+    Alerts go to standard error, and so does the reason of an exit code other than 0. With -q the document is printed without its notes.
+
+    Args:
+        document: The document.
+        format_: The printed format.
+        outputs: The files as FORMAT=PATH.
 
     Raises:
-        InputError: A report for a CI system would contain no check.
+        InputError: A report for a CI system would contain no check, or a file cannot be written.
     """
+    from dpcli.cli.document_files import pieces_of, split_output, write_each
     from dpcli.document.document import reason, with_verdict
     from dpcli.document.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
     failure = reason(document) if document.exit_code else ""
-    named_outputs = [_split(output) for output in outputs]
+    named_outputs = [split_output(output) for output in outputs]
     formats = [format_, *(name for name, _ in named_outputs)]
     if any(map(judges, formats)):
         document = with_verdict(document, *_invocation())
     printed = replace(document, notes=()) if settings.quiet else document
     # All formats are rendered before the first file is written.
-    written_pieces = [_pieces(document, name, None) for name, _ in named_outputs]
-    printed_pieces = _pieces(printed, format_, settings)
+    written_pieces = [pieces_of(document, name, None) for name, _ in named_outputs]
+    printed_pieces = pieces_of(printed, format_, settings)
     for (name, path), pieces in zip(named_outputs, written_pieces, strict=True):
         write_each(path, pieces, appended(name))
     show_each(printed_pieces)
@@ -439,82 +382,3 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     if failure:
         complain(failure)
     return document.exit_code
-
-
-def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a text or bytes to a file. The other parameters are those of `write_each`."""
-    write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
-
-
-def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write pieces to a file.
-
-    Args:
-        path: Path of the file.
-        pieces: The content.
-        append: Whether to add the content to the end of the file. Otherwise the file is replaced.
-        inputs: Texts that may name input files, which must not be replaced; None for the arguments of the command.
-
-    Raises:
-        InputError: The file cannot be written, or is an input.
-    """
-    from dpcli.cli import outputs as protected
-
-    if path == "-":
-        raise InputError(DASH_REFUSAL)
-    protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
-    protected.require_free(path)
-    try:
-        with open(path, "ab" if append else "wb") as file:
-            for piece in pieces:
-                file.write(piece.encode() if isinstance(piece, str) else piece)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _split(output: str) -> tuple[str, str]:
-    """Return the format and the path of an output FORMAT=PATH."""
-    name, _, path = output.partition("=")
-    return name, path
-
-
-def _pieces(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
-    """Return the text of a document in pieces. A long document is rendered piece by piece while it is written."""
-    from dpcli.document.formats.facts import streams
-
-    stream = streams(name) if document.long else None
-    if stream is None:
-        return (_render(document, name, settings),)
-    return stream(document, **_layout(name, settings))
-
-
-def _render(document: Document, name: str, settings: Settings | None) -> str:
-    """Return the document in a format as text."""
-    render: Callable[..., str] = load(FORMATS[name])
-    return render(document, **_layout(name, settings))
-
-
-def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
-    """Return the width and the color setting for a format that is shown on a screen; an empty table for other formats."""
-    from dpcli.document.formats.facts import for_screen
-
-    if not for_screen(name):
-        return {}
-    color = settings is not None and wants_color(settings.color)
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
-        return {"width": DEFAULT_WIDTH, "color": color}
-    import shutil  # slow to import, and not needed to write files
-
-    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
-    return {"width": max(SMALLEST_WIDTH, columns), "color": color}
-
-
-def wants_color(choice: str) -> bool:
-    """Return whether to use color. --color decides first, then NO_COLOR and FORCE_COLOR, then the kind of terminal."""
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,6 +1,7 @@
-"""The files that a command writes, and checks that no output replaces an input, private data or a ledger.
+"""Checks that no output of a command replaces an input, private data or a ledger, and the writing of new files.
 
-`require_writable` makes all checks. dpcli release calls it before it charges a ledger, so that it is not charged for an output that fails.
+`require_writable` makes all checks of outputs. dpcli release calls it before it charges a ledger, so that it is not charged for an output
+that fails. `write_new` and `write_new_pipeline` write files that must not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".d
 DATABASE = b"SQLite format 3\0"  # the first bytes of every SQLite database, such as a ledger
 DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # endings of the files that SQLite may keep for a database
 PROTECTED = "dpcli.kept"  # key of the protected paths in the metadata of the Click context
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters whose texts name outputs or formats
 SCHEDULE_TABLE = "run"  # the tables [[run]] of a schedule name pipeline files
 # A text in single or double quotes. It finds the paths in a pipeline file that has errors.
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
@@ -36,7 +37,10 @@ PICTURES_ALONE = (".svg", ".png", ".vl.json")  # endings of pictures that are no
 
 
 def as_picture(output: str) -> str | None:
-    """Return a picture as FORMAT=PATH; None for an output that may be a document."""
+    """Return a picture as FORMAT=PATH; None for an output that may be a document.
+
+    An output is a picture if it names a format that only charts have or, without "=", if its path ends in one of PICTURES_ALONE.
+    """
     name, equals, path = output.partition("=")
     if path and name in CHART_FORMATS and name not in FORMATS:
         return output
@@ -53,12 +57,12 @@ def split_pictures(outputs: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
 
 
 def protect(paths: Iterable[str]) -> None:
-    """Protect these files from every output of the running command."""
+    """Protect these files, in place of those of an earlier call, from every output of the running command."""
     click.get_current_context().meta[PROTECTED] = tuple(paths)
 
 
 def has_protected() -> bool:
-    """Return whether the running command has named its protected files."""
+    """Return whether the running command has called `protect`; False if no command runs."""
     context = click.get_current_context(silent=True)
     return context is not None and PROTECTED in context.meta
 
@@ -80,7 +84,7 @@ def require_free(path: str) -> None:
 
 
 def is_of_database(path: str) -> bool:
-    """Return whether the path is a readable SQLite database, or a file that SQLite keeps or might create next to one."""
+    """Return whether the path is a readable SQLite database, or the name of a file that SQLite may keep next to one."""
     for ending in DATABASE_ENDINGS:
         base = path.removesuffix(ending)
         if path.endswith(ending) and os.path.isfile(base):
@@ -91,7 +95,7 @@ def is_of_database(path: str) -> bool:
 
 
 def same_file(path: str, other: str) -> bool:
-    """Return whether two paths are the same file, or would be if both existed."""
+    """Return whether two paths are the same file. If one does not exist, their names are compared after links are followed."""
     if os.path.exists(path) and os.path.exists(other):
         return os.path.samefile(path, other)
     return os.path.realpath(path) == os.path.realpath(other)
@@ -111,7 +115,7 @@ def inputs() -> Iterator[str]:
 
 
 def require_no_input(path: str, texts: Iterable[str]) -> None:
-    """Raise InputError if an output would replace an input, or a file that an input names.
+    """Raise InputError if an output would replace an input, a file of a run in an input, or a file that an input names.
 
     Args:
         path: Path of the output.
@@ -128,13 +132,13 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
 
 
 def ledger_files(ledger: str) -> tuple[str, ...]:
-    """Return the files of an SQLite ledger, which is given by its path or as sqlite:///PATH."""
+    """Return the file of an SQLite ledger, which is given by its path or as sqlite:///PATH, and the files that SQLite may keep for it."""
     path = ledger.removeprefix("sqlite:///")
     return tuple(path + ending for ending in DATABASE_ENDINGS)
 
 
 def require_writable(paths: Iterable[str]) -> None:
-    """Raise InputError for the first output that cannot be written or must not be replaced. Requires a running command."""
+    """Raise InputError for the first output that cannot be written or must not be replaced. A command must be running."""
     for path in paths:
         require_no_input(path, inputs())
         require_free(path)
@@ -148,12 +152,13 @@ def require_writable(paths: Iterable[str]) -> None:
 
 
 def _input_names(given: str, path: str) -> bool:
-    """Return whether an input file names the file at `path`, or has a pattern that would take this file for data."""
+    """Return whether an input file names the existing file at `path`, or has a pattern that would take a file at `path` for data."""
     folder = os.getcwd() if given == "-" else os.path.dirname(os.path.abspath(given))
     tables = _tables(given)
-    named_paths = [os.path.join(folder, text) for text in _texts(tables)]
-    if os.path.exists(path) and any(os.path.exists(name) and os.path.samefile(path, name) for name in named_paths):
-        return True
+    if os.path.exists(path):
+        named_paths = [os.path.join(folder, text) for text in _texts(tables)]
+        if any(os.path.exists(name) and os.path.samefile(path, name) for name in named_paths):
+            return True
     pattern = _table(tables, "source").get("path")
     if not isinstance(pattern, str) or "\0" in pattern:
         return False
@@ -163,8 +168,8 @@ def _input_names(given: str, path: str) -> bool:
 def _tables(given: str) -> Mapping[str, Any]:
     """Return the tables of an input file that may name other files.
 
-    For a pipeline file with errors, the result is one list of all quoted texts in it. For an input that cannot be read or is no pipeline
-    file, the result is empty.
+    For standard input or a .toml file with errors, the result is one list of all quoted texts in it. For an input that cannot be read, or
+    that is neither TOML nor named *.toml, the result is empty.
     """
     from dpcli.file.pipeline.read import toml_document
     from dpcli.file.toml.findings import InvalidFile
@@ -177,7 +182,7 @@ def _tables(given: str) -> Mapping[str, Any]:
     try:
         tables = toml_document(data, given)[1]
     except InvalidFile:
-        if given != "-" and not given.endswith(".toml"):  # no pipeline file, such as a ledger or scores
+        if given != "-" and not given.endswith(".toml"):  # such as a ledger or scores
             return {}
         return {"quoted": [match[1] or match[2] for match in QUOTED.finditer(os.fsdecode(data))]}
     return {name: tables[name] for name in (*SECTIONS, *RELEASED, SCHEDULE_TABLE) if name in tables}
@@ -216,7 +221,7 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
         then: End of the line that is printed.
 
     Raises:
-        InputError: The file exists or cannot be written, or SQLite might create a file of this name next to a ledger.
+        InputError: The file exists, cannot be written, or is protected; or SQLite might create a file of this name next to a ledger.
     """
     if path is None:
         show(text)
@@ -237,7 +242,7 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
 
 
 def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
-    """Write the data. If this fails, remove the file."""
+    """Write the data. If this fails, remove the file and raise the error."""
     try:
         file.write(data)
         file.flush()
@@ -256,7 +261,8 @@ def write_new_pipeline(path: str | None, text: str) -> None:
 def _delta_flag(text: str) -> str:
     """Return the flag --delta for `dpcli account`, with a leading space, if the file states no delta; else "".
 
-    The value is the largest power of ten that is at most a tenth of 1 / dataset_size, and at most `LARGEST_HINTED_DELTA`.
+    The value is the largest power of ten below a tenth of 1 / dataset_size, but at most `LARGEST_HINTED_DELTA`, which is also the value
+    without a dataset size. `text` must be TOML.
     """
     import tomli
 

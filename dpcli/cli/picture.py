@@ -14,7 +14,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
-from dpcli.cli.options import Settings, each_once, wants_color, write
+from dpcli.cli.document_files import wants_color, write
+from dpcli.cli.options import each_once
 from dpcli.cli.outputs import PICTURE_ENDINGS
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
         chart: The chart.
         format_: Value of -f; None if it is not given.
         outputs: Values of -o. If there are none, the chart is printed.
+
+    Raises:
+        InputError: No chart format results for an output, two outputs are one file, a file cannot be written, or a chart in a binary format
+            would be printed to a terminal.
     """
     places = [destination(output, format_) for output in outputs]
     each_once([path for _, path in places])
@@ -43,7 +48,8 @@ def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
 def destination(output: str, format_: str | None) -> tuple[str, str]:
     """Return the format and the path of an output, which is FORMAT=PATH or a path.
 
-    For a path, the format is the value of -f or, without -f, that of the ending. Raises InputError if no chart format results.
+    For a path, the format is the value of -f or, without -f, that of the ending. Raises InputError if the output names a format of
+    documents, or if no format results.
     """
     name, _, path = output.partition("=")
     if path and name in CHART_FORMATS:
@@ -65,16 +71,25 @@ def _by_suffix(path: str) -> str:
 
 def _print(chart: Chart, name: str) -> None:
     """Print a chart. Raises InputError for a binary format if standard output is a terminal."""
-    settings: Settings = click.get_current_context().obj
-    fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    width = FIXED_WIDTH if fixed else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
-    result = _render(chart, name, width, wants_color(settings.color), getattr(sys.stdout, "encoding", None) or "utf-8")
-    if isinstance(result, bytes) and sys.stdout.isatty():
+    settings: printing.Settings = click.get_current_context().obj
+    has_fixed_width = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
+    width = FIXED_WIDTH if has_fixed_width else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    text = _render(chart, name, width, wants_color(settings.color), encoding)
+    if isinstance(text, bytes) and sys.stdout.isatty():
         raise InputError(f"expected a path for {name} (-o PATH) or a pipe, found a terminal")
-    printing.show(result)
+    printing.show(text)
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
-    """Return the chart in a format."""
+    """Return the chart in a format, as bytes if the format is binary.
+
+    Args:
+        chart: The chart.
+        name: Name of the format.
+        width: Width in characters, for the terminal.
+        color: Whether to use color, for the terminal.
+        encoding: Encoding of the terminal.
+    """
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)

@@ -1,4 +1,4 @@
-"""Printing of results to standard output and of messages to standard error.
+"""Printing of results to standard output and of messages to standard error, and the global options that control it.
 
 If the reader of a stream has left, as `head` does, the output is discarded and the exit code does not change.
 """
@@ -13,12 +13,30 @@ from contextlib import contextmanager
 
 import click
 
+from dpcli.base.values import dataclass
+
 PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds before the first report of progress, and between two reports
+LINE_WIDTH = 60  # characters of the line of progress that are erased at the end
 ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # replacements for encodings without these characters
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of the global options.
+
+    Attributes:
+        quiet: Whether -q is given.
+        verbose: Number of -v before and after the command.
+        color: Value of --color: "auto", "always" or "never".
+    """
+
+    quiet: bool = False
+    verbose: int = 0
+    color: str = "auto"
+
+
 def open_closed_streams() -> None:
-    """Replace standard streams that were closed before the process began."""
+    """Replace a standard output or standard error that was closed before the process began by one that discards what is printed."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
@@ -30,7 +48,7 @@ def show(text: str | bytes) -> None:
 
 
 def show_each(pieces: Iterable[str | bytes]) -> None:
-    """Print the pieces of a result. If the reader leaves, the remaining pieces are not computed."""
+    """Print the pieces of a result. Bytes are written as they are. If the reader leaves, the remaining pieces are not computed."""
     try:
         for text in pieces:
             click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
@@ -40,7 +58,7 @@ def show_each(pieces: Iterable[str | bytes]) -> None:
 
 
 def complain(why: str) -> None:
-    """Print one line to standard error, after standard output is flushed."""
+    """Print a message to standard error, after standard output is flushed."""
     show("")
     with standard_error():
         click.echo(f"dpcli: {why}", err=True)
@@ -69,9 +87,12 @@ def discard(stream: int = 1) -> None:
 
 
 def _encodable(text: str) -> str:
-    """Return the text with replacements for characters that standard output cannot encode."""
+    """Return the text with replacements for characters that standard output cannot encode.
+
+    For an ASCII stream the text stays unchanged, because Click then prints UTF-8.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    if encoding.lower() in ("ascii", "us-ascii", "ansi_x3.4-1968"):  # click then prints UTF-8
+    if encoding.lower() in ("ascii", "us-ascii", "ansi_x3.4-1968"):  # names of ASCII
         return text
     try:
         text.encode(encoding, "surrogateescape")
@@ -82,16 +103,17 @@ def _encodable(text: str) -> str:
 
 @contextmanager
 def progress(noun: str = "points") -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that reports progress as (number done, total number).
+    """Yield a function to which the work inside reports its progress, as (number done, total number).
 
-    After a second, it prints one line to standard error if that is a terminal. The line is erased at the end.
+    From PROGRESS_AFTER on, the function keeps one line on standard error up to date, unless -q is given or standard error is no terminal.
+    The line is erased at the end. Its estimate of the remaining time assumes a constant speed since the start.
 
     Args:
         noun: The counted things, in the plural.
     """
     start = last = time.monotonic()
     silent = not sys.stderr.isatty() or click.get_current_context().obj.quiet
-    first: int | None = None
+    first: int | None = None  # number done at the first report, such as the part that an earlier run has done
     shown = False
 
     def report(done: int, total: int) -> None:
@@ -108,4 +130,4 @@ def progress(noun: str = "points") -> Iterator[Callable[[int, int], None]]:
         yield report
     finally:
         if shown:
-            click.echo("\r" + " " * 60 + "\r", nl=False, err=True)
+            click.echo("\r" + " " * LINE_WIDTH + "\r", nl=False, err=True)

@@ -6,11 +6,13 @@ import gc
 import os
 import sys
 
-ALLOCATIONS = 50_000  # between garbage collections; most objects belong to modules and are never collected
+# Number of allocations between two garbage collections. Python's default of 700 to 2000 would cost time for nothing, because most objects
+# belong to modules and are never collected.
+ALLOCATIONS = 50_000
 
 
 def run() -> None:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and end the process with its exit code. A plugin that cannot be loaded gives a message and its exit code."""
     gc.set_threshold(ALLOCATIONS)
     # numpy reads this when it is imported. Matrix products are small here, so that more threads only slow them down. Training uses torch.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,4 +1,4 @@
-"""The checks of `dpcli doctor`. Each gives facts about this machine, with a verdict and advice.
+"""The checks of `dpcli doctor`. `examine` makes all of them and returns facts about this machine, each with a verdict and advice.
 
 They cover versions, SQLite, the file system, random numbers, the clock and git.
 """
@@ -25,7 +25,8 @@ from dpcli.ledger.stores.sqlite_file import NETWORK, file_system_of
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
 LEAST_FREE = 100 * 2**20  # free bytes below which there is a warning, because a ledger may soon be unable to write
-EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01 and 2100-01-01, between which a correct clock lies
+# 2024-01-01 and 2100-01-01 in seconds since 1970. A correct clock lies between them.
+EARLIEST, LATEST = 1_704_067_200, 4_102_444_800
 DURABLE_WAL = (3, 51, 3)  # first version of SQLite whose write-ahead log with synchronous = FULL loses nothing
 SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # 9p and virtiofs usually belong to one machine, but machines may share them
 MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
@@ -54,7 +55,8 @@ class Fact:
     Attributes:
         name: Name of the examined property.
         value: Value of the property.
-        verdict: Verdict on the value. It is "absent" for something that is missing and not needed.
+        verdict: "ok"; "warn" for a risk; "fail" if something that dpcli needs is broken; "absent" if something is missing or unknown and is
+            not needed.
         advice: Advice to the user; "" if there is none.
     """
 
@@ -84,7 +86,8 @@ class Requirement:
     def met(self, version: str) -> bool:
         """Return whether a version meets every condition.
 
-        An unreadable condition counts as not met. A pre-release counts as its release.
+        An unreadable condition counts as not met. A pre-release counts as its release, and a version without leading numbers, such
+        as "dev", as version 0.
         """
         for text in self.conditions.split(",") if self.conditions else ():
             condition = _CONDITION.fullmatch(text)
@@ -97,7 +100,9 @@ class Requirement:
 
 
 def requirements_of_dpcli() -> Iterator[Requirement]:
-    """Yield the requirements of dpcli in the order of its metadata. A package of several extras occurs once for each extra.
+    """Yield the requirements of dpcli in the order of its metadata, without those of DEVELOPER_EXTRAS.
+
+    A package of several extras occurs once for each extra. A requirement with a condition on the platform or on Python is left out.
 
     Raises:
         importlib.metadata.PackageNotFoundError: dpcli is not installed.
@@ -135,9 +140,11 @@ def examine(ledger: str | None = None) -> tuple[Fact, ...]:
 
 
 def _versions() -> Iterator[Fact]:
-    """Yield facts about dpcli, Python, and the packages that dpcli requires."""
+    """Yield facts about dpcli, Python, and the packages that dpcli requires. Without metadata of dpcli there is only the first."""
     try:
-        installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(requirements_of_dpcli())
+        installed = importlib.metadata.version("dpcli")
+        python = python_needed()
+        requirements = tuple(requirements_of_dpcli())
     except importlib.metadata.PackageNotFoundError:
         advice = "pip install it: without its metadata, the versions of its requirements were not compared"
         yield Fact("dpcli", f"{__version__}, run without an installation", "warn", advice)
@@ -153,7 +160,10 @@ def _versions() -> Iterator[Fact]:
 
 
 def _package(requirement: Requirement) -> Fact:
-    """Return a fact about a required package. Its metadata are read, because the import of some packages takes seconds."""
+    """Return a fact about a required or optional package.
+
+    Only its metadata are read, because the import of some packages takes seconds. The package itself may still be broken.
+    """
     extra = requirement.extra
     name = f"{requirement.name} (extra {extra})" if extra else requirement.name
     try:
@@ -172,7 +182,10 @@ def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict =
 
 
 def _randomness() -> Iterator[Fact]:
-    """Yield a fact about the random numbers of the operating system, from which all noise is drawn."""
+    """Yield a fact about the random numbers of the operating system, from which all noise is drawn.
+
+    Two reads of 32 bytes must differ. This finds a generator that is missing or stuck, and no other defect.
+    """
     try:
         first, second = os.urandom(32), os.urandom(32)
     except (NotImplementedError, OSError) as error:
@@ -203,12 +216,15 @@ def _git() -> Fact:
 
 
 def healthy(facts: tuple[Fact, ...]) -> bool:
-    """Return whether nothing that dpcli needs is broken."""
+    """Return whether no fact has the verdict "fail"."""
     return not any(fact.verdict == "fail" for fact in facts)
 
 
 def database() -> Iterator[Fact]:
-    """Yield facts about SQLite: its version, its use from several threads, and whether it accepts the settings of ledgers."""
+    """Yield facts about SQLite: its version, its use from several threads, and whether it accepts the settings of ledgers.
+
+    If Python has no SQLite, this is the only fact.
+    """
     try:
         import sqlite3
     except ImportError:
@@ -221,10 +237,11 @@ def database() -> Iterator[Fact]:
 
 
 def _durability(version: tuple[int, ...]) -> Fact:
-    """Return a fact from a test of the settings of ledgers on a temporary file."""
+    """Return a fact about whether SQLite accepts the settings of ledgers for a temporary file. version: the version of SQLite."""
     import sqlite3
 
-    name, wal_note = "ledger durability", "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
+    name = "ledger durability"
+    wal_note = "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
     try:
         with tempfile.TemporaryDirectory() as folder:
             connection = sqlite3.connect(Path(folder, "probe.sqlite"))
@@ -236,7 +253,8 @@ def _durability(version: tuple[int, ...]) -> Fact:
                 connection.close()
     except (OSError, sqlite3.Error) as error:
         return Fact(name, f"could not be tested: {error}", "fail", "make the folder for temporary files writable")
-    if (mode, level) != ("delete", 3):
+    extra = 3  # value of PRAGMA synchronous = EXTRA
+    if (mode, level) != ("delete", extra):
         return Fact(
             name,
             f"journal_mode {mode}, synchronous {level}",
@@ -247,7 +265,10 @@ def _durability(version: tuple[int, ...]) -> Fact:
 
 
 def storage(ledger: str | None) -> Iterator[Fact]:
-    """Yield facts about the place of a ledger, or about the current directory. Raises InputError if the ledger's folder does not exist."""
+    """Yield facts about the place of a ledger, or about the current directory if `ledger` is None.
+
+    For a PostgreSQL address this is one fact about the server. Raises InputError if the ledger's folder does not exist.
+    """
     if ledger is not None and ledger.startswith(POSTGRES):
         yield _server(ledger)
         return
@@ -284,7 +305,7 @@ def _folder(ledger: str | None) -> Path:
 
 
 def _file_system(folder: Path, where: str) -> Fact:
-    """Return a fact about whether ledgers are safe on the file system of a folder."""
+    """Return a fact about whether ledgers are safe on the file system of a folder. where: the folder in words."""
     name, kind = f"file system, {where}", file_system_of(str(folder))
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")

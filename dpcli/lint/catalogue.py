@@ -1,25 +1,23 @@
-"""The catalogue of lint rules by code, their selection by flags, and the explanation of a rule as text.
+"""The catalogue of known failures by code: lint rules about files, and failures that no file can reveal.
 
-The module of a rule is imported when the rule is first used.
+`rule` and `entry_of` return an entry, and `explain` its explanation as text. Each table maps a code to "module:object"; the module of an
+entry is imported when the entry is first used, so that a file loads only the rules that it needs.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.base.values import dataclass
-from dpcli.file.toml.findings import Diagnostic
 
 if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere
     from dpcli.lint.rule_info import RuleInfo
 
-
+# Rules that the reader of files checks. A file that breaks one is no valid pipeline.
 READER_RULES: dict[str, str] = {
     "DP001": "dpcli.lint.rule_info:SYNTAX",
     "DP002": "dpcli.lint.rule_info:UNKNOWN_KEY",
@@ -28,6 +26,7 @@ READER_RULES: dict[str, str] = {
     "DP005": "dpcli.lint.rule_info:INCONSISTENT",
 }
 
+# Rules about valid files.
 FILE_RULES: dict[str, str] = {
     "DP101": "dpcli.lint.sampling:NOT_AMPLIFIED",
     "DP102": "dpcli.lint.sampling:FIXED_SIZE",
@@ -36,8 +35,8 @@ FILE_RULES: dict[str, str] = {
     "DP105": "dpcli.lint.delta:LARGE_DELTA",
     "DP106": "dpcli.lint.guarantees:CLASSICAL",
     "DP109": "dpcli.lint.delta:UNREACHABLE_DELTA",
-    "DP111": "dpcli.lint.guarantees:DATA_DEPENDENT",
     "DP110": "dpcli.lint.composition:TUNING",
+    "DP111": "dpcli.lint.guarantees:DATA_DEPENDENT",
     "DP112": "dpcli.lint.composition:ADAPTIVE",
     "DP117": "dpcli.lint.sampling:ROUNDED_STEPS",
     "DP119": "dpcli.lint.composition:PARTITION",
@@ -74,10 +73,7 @@ SECTION_RULES: dict[str, str] = {
     "DP211": "dpcli.lint.choices:SHOWN_IN_LOGS",
 }
 
-# Fields of a rule, with their titles in an explanation.
-PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}
-LINK, PAPER = r"https://[^\s,;]+", r"arXiv:(\d{4}\.\d{4,5})"
-
+# All rules about files, by ascending code.
 RULES: dict[str, str] = dict(sorted({**READER_RULES, **FILE_RULES, **SECTION_RULES}.items()))
 
 # Failures that no pipeline file can reveal. Their explanations say what detects them.
@@ -101,7 +97,12 @@ LEDGER_RULES: dict[str, str] = {
     "DP408": "dpcli.lint.outside:REPRICED",
     "DP409": "dpcli.lint.outside:NETWORK",
 }
-WIDTH = 100  # width of an explanation in characters
+
+# Fields of a rule or a failure that become paragraphs of its explanation, with the titles of these paragraphs.
+PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}
+WIDTH = 100  # characters in a line of a paragraph, a comfortable width for reading
+LINK, PAPER = r"https://[^\s,;]+", r"arXiv:(\d{4}\.\d{4,5})"  # a link, and the number of a paper, in the text of a source
+# Note in the explanation of a rule about sections: the reader also reports the key in the example file.
 UNREAD_KEY = "dpcli does not know the key, so that it also refuses the file for this (DP002). The rule explains the fault itself."
 
 
@@ -128,18 +129,21 @@ def entry_of(code: str) -> RuleInfo | Elsewhere:
 
 
 def waivable(code: str) -> bool:
-    """Return whether a gate may waive a rule. Rules about ledgers cannot be waived."""
+    """Return whether a gate may waive a rule. The result is False for every code, in upper case, that is not in RULES."""
     return code in RULES and rule(code).waivable
 
 
 def summary_of(code: str) -> str:
-    """Return a rule's explanation without its example files. Raises InputError for an unknown code."""
+    """Return the paragraphs of an explanation, not wrapped, without notes and example files. Raises InputError for an unknown code."""
     info = entry_of(code)
     return "\n\n".join(f"{title}: {getattr(info, name)}" for name, title in PARAGRAPHS.items() if hasattr(info, name))
 
 
 def link_to_source(code: str) -> str:
-    """Return a link to the source of the failure; "" if the source has no link. Raises InputError for an unknown code."""
+    """Return the first link in the source of the failure, else a link to its first arXiv number, else "".
+
+    Raises InputError for an unknown code.
+    """
     import re
 
     source = entry_of(code).source
@@ -158,7 +162,7 @@ def _loaded(code: str, known: Mapping[str, str]) -> Any:
 
 
 def _hint(code: str, known: list[str]) -> str:
-    """Return advice after an unknown code."""
+    """Return the end of the message about an unknown code: the range of the codes, or the most similar code."""
     import re
     from difflib import get_close_matches
 
@@ -171,7 +175,8 @@ def _hint(code: str, known: list[str]) -> str:
 def explain(code: str) -> str:
     """Return the explanation of a rule with a bad and a good file, or of a failure that is detected elsewhere.
 
-    It is plain text of at most WIDTH columns, without a newline at its end. Raises InputError for an unknown code.
+    Paragraphs are wrapped to WIDTH columns, except for longer words. Example files are indented by four spaces and not wrapped. The text
+    has no newline at its end. Raises InputError for an unknown code.
     """
     info = entry_of(code)
     paragraphs = [_paragraph(title, getattr(info, name)) for name, title in PARAGRAPHS.items() if hasattr(info, name)]
@@ -182,6 +187,7 @@ def explain(code: str) -> str:
 
 
 def _heading(info: RuleInfo | Elsewhere) -> str:
+    """Return the first line of an explanation: code, title, severity, and whether the rule may be waived."""
     from dpcli.lint.rule_info import RuleInfo
 
     status = "not decided by a file"
@@ -196,78 +202,3 @@ def _paragraph(title: str, text: str) -> str:
 
 def _example(name: str, text: str) -> str:
     return f"{name}:\n\n{indent(text.strip(), '    ')}"
-
-
-@dataclass(frozen=True, slots=True)
-class RuleScope:
-    """The rules to report. If both tuples have a prefix of a code, the longer prefix decides.
-
-    Findings of the reader are always reported, because a file that cannot be read has no others. Errors that no gate may waive are always
-    reported too.
-
-    Attributes:
-        select: Prefixes of the codes to report; empty for all codes.
-        ignore: Prefixes of the codes to leave out.
-    """
-
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-
-    def includes(self, code: str) -> bool:
-        """Return whether findings of this rule are reported, errors that cannot be waived aside."""
-        if code in READER_RULES or not code.startswith("DP"):
-            return True
-        selected = _longest(code, self.select) if self.select else 0
-        ignored = _longest(code, self.ignore)
-        return selected is not None and (ignored is None or selected > ignored)
-
-    def selected(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], dict[str, int]]:
-        """Return the findings to report, and the number of the others by rule."""
-        selected: list[Diagnostic] = []
-        omitted: Counter[str] = Counter()
-        for diagnostic in findings:
-            if self.includes(diagnostic.rule) or (diagnostic.severity == "error" and not waivable(diagnostic.rule)):
-                selected.append(diagnostic)
-            else:
-                omitted[diagnostic.rule] += 1
-        return selected, dict(sorted(omitted.items()))
-
-
-def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
-    """Return the rules that flags select.
-
-    Args:
-        select, ignore: Values of --select and --ignore: codes or prefixes of codes, separated by commas.
-
-    Raises:
-        InputError: A value is no prefix of a code, or `ignore` has a rule of the reader.
-    """
-    chosen, ignored = (tuple(_codes(flag, given)) for flag, given in (("--select", select), ("--ignore", ignore)))
-    for code in ignored:
-        if code in READER_RULES:
-            raise InputError(f"--ignore: expected a rule about files that can be read, found {code}: {entry_of(code).title}")
-    return RuleScope(chosen, ignored)
-
-
-def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
-    """Yield the prefixes of codes in the values of a flag. Raises InputError for a value that is no prefix of a code."""
-    for text in given:
-        for part in text.split(","):
-            prefix = part.strip().upper()
-            if not prefix.startswith("DP") or not any(code.startswith(prefix) for code in (*RULES, *LEDGER_RULES)):
-                raise InputError(f"{flag}: {_why_refused(prefix)}")
-            yield prefix
-
-
-def _why_refused(code: str) -> str:
-    """Return why a code selects no rule: no rule has it, or no file and no ledger can break its rule."""
-    try:
-        title = entry_of(code).title
-    except InputError as error:
-        return str(error)
-    return f"expected a rule that a file or a ledger can break, found {code}: {title}"
-
-
-def _longest(code: str, beginnings: Iterable[str]) -> int | None:
-    """Return the length of the longest of `beginnings` that is a prefix of the code; None if there is none."""
-    return max((len(beginning) for beginning in beginnings if code.startswith(beginning)), default=None)

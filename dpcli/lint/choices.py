@@ -23,6 +23,7 @@ from dpcli.lint.sections import (
     words_in,
 )
 
+# Normalised keys of sections, as dpcli and common training libraries call these settings.
 LAYER_KEYS = frozenset({"norm", "norm_layer", "layers", "modules"})
 CLIPPING_KEYS = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
 RATE_KEYS = frozenset({"learning_rate", "lr"})
@@ -32,15 +33,15 @@ STOPPING_KEYS = frozenset(
 CALLBACK_KEYS = frozenset({"callbacks"})
 SCHEDULE_KEYS = CALLBACK_KEYS | frozenset({"lr_scheduler_type", "schedule", "scheduler", "lr_schedule", "lr_scheduler"})
 METRIC_KEYS = frozenset({"log_loss", "log_train_loss", "log_accuracy", "log_metrics", "log_gradient_norms"})
-LOG_KEYS = frozenset(["debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"])
+LOG_KEYS = frozenset({"debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"})
 SECURE_KEYS = frozenset({"secure_mode", "secure_rng"})
 NOISE_SEED_KEYS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed", "random_state", "manual_seed"}
 SEED_KEYS = frozenset({*NOISE_SEED_KEYS, "data_seed", "sampling_seed"})
 
 
-def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    yield from _batch_norm(pipeline)
-    yield from _stopping(pipeline)
+def _private_choices(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    yield from _batch_norm_layers(pipeline)
+    yield from _stopping_rules(pipeline)
     if not has_cover_note(pipeline, "validation"):
         message = (
             "a score on private data is a release: count it as a mechanism and say so in covers.validation, or use public data"
@@ -60,7 +61,7 @@ def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield from findings_where_on(pipeline, METRIC_KEYS, message)
 
 
-def _stopping(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _stopping_rules(pipeline: Pipeline) -> Iterator[RuleFinding]:
     """Yield a finding for each setting that lets private data decide when to stop."""
     uses_public_data = any(name == "validation" and "public" in words_in(value) for _, name, value in settings(pipeline))
     if uses_public_data or has_cover_note(pipeline, "validation", "early_stopping"):
@@ -72,7 +73,7 @@ def _stopping(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where(pipeline, CALLBACK_KEYS, names_one_of("early_stopping", "earlystopping"), message)
 
 
-def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _batch_norm_layers(pipeline: Pipeline) -> Iterator[RuleFinding]:
     """Yield a finding for each setting that switches on batch normalisation."""
     message = "batch statistics mix the records of a batch, and their running means are stored without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
@@ -83,14 +84,16 @@ def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _means_batch_norm(word: str) -> bool:
+    """Return whether a normalised word names batch normalisation."""
     return word == "batch" or "batchnorm" in word.replace("_", "")
 
 
 def _follows_loss(value: Any) -> bool:
+    """Return whether a schedule lowers the learning rate when the loss stops falling."""
     return any("plateau" in word for word in words_in(value))
 
 
-def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _logged_records(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where_on(
         pipeline,
         LOG_KEYS,
@@ -98,7 +101,7 @@ def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
     )
 
 
-def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _seeds(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a seed makes noise and samples reproducible, so that they are not secret: leave the seed out"
     yield from findings_where(pipeline, SEED_KEYS, _is_seed, message)
     message = "noise needs a cryptographic generator: the output of other generators can be predicted from earlier output"
@@ -106,6 +109,7 @@ def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _is_seed(value: Any) -> bool:
+    """Return whether the value of a seed key sets a seed. Unlike for `is_on`, 0 does."""
     return value is not False and normalized(str(value)) not in ("", "none")
 
 
@@ -122,18 +126,18 @@ SEEDED = RuleInfo(
     "800-226 (2025)",
     bad=HEAD + TRAIN + train_section({"seed": "42"}),
     good=HEAD + TRAIN + train_section({}),
-    check=_seeded,
+    check=_seeds,
 )
 
 CHOSEN_ON_PRIVATE_DATA = RuleInfo(
     code="DP209",
     severity="error",
     title="choices and statistics from private data without noise",
-    what="A section names batch normalisation (norm, layers, modules, batch_norm), or switches on early_stopping "
+    what="A section names batch normalisation (norm, layers, modules, batch_norm). Or a section switches on early_stopping "
     '(early_stopping_patience, load_best_model_at_end, save_best_only) without validation = "public", validation = '
     '"private", adaptive_clipping or a clipping norm that is adaptive or a quantile, auto_lr_find or a learning_rate '
     "that is found automatically, a schedule by plateau, or log_loss, log_accuracy, log_metrics or "
-    "log_gradient_norms; and the covers table of the section has no note that the cost is counted.",
+    "log_gradient_norms; and no covers table has a note that the cost is counted.",
     why="A number that depends on private records is a release if it is published, or if it decides about published output. Only the "
     "gradients have noise. The stopping step, the clipping norm and the running means have none.",
     fix="Decide on public data, fix the value beforehand, or release it with noise as a mechanism of the file and set covers "
@@ -141,7 +145,7 @@ CHOSEN_ON_PRIVATE_DATA = RuleInfo(
     source="Papernot & Steinke 2022, arXiv:2110.03620; Ponomareva et al. 2023, arXiv:2303.00654, section 5",
     bad=HEAD + TRAIN + train_section({"early_stopping": "{ patience = 3 }"}),
     good=HEAD + TRAIN + train_section({"public": '"held-out"'}),
-    check=_chosen_on_private_data,
+    check=_private_choices,
 )
 
 SHOWN_IN_LOGS = RuleInfo(
@@ -154,12 +158,14 @@ SHOWN_IN_LOGS = RuleInfo(
     source="NIST SP 800-226 (2025), on data handling around a private mechanism",
     bad=HEAD + TRAIN + train_section({"log_examples": "true"}),
     good=HEAD + TRAIN + train_section({}),
-    check=_shown,
+    check=_logged_records,
 )
 
 
+# Normalised keys whose values decide which names, edges or ranges the output shows.
 DOMAINS = {"vocabulary", "vocab", "tokenizer", "tokeniser", "classes", "categories", "labels", "domain"}
 NAMES = DOMAINS | {"bins", "bin_edges", "scaler", "feature_range"}
+# Values of these keys that say that they were derived from the data.
 FITTED = ("data", "from_data", "private", "private_data", "train", "fit", "fitted", "trained", "learned", "learnt", "infer", "auto")
 
 

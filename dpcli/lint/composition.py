@@ -15,9 +15,11 @@ from dpcli.lint.sections import findings_where_on, has_cover_note
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 
+# Normalised keys of sections that switch on a search for hyperparameters.
 SEARCHES = frozenset(
     {"sweep", "grid", "grid_search", "param_grid", "random_search", "hyperparameter_search", "optuna", "search", "tune", "tuning"}
 )
+# Names of partitions whose parts are computed from the data.
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
 PLACE = re.compile(r"\[[0-9]+\]$")  # the index at the end of the name of an entry that comes from a list of values
 
@@ -32,7 +34,7 @@ trials = { distribution = "geometric", mean = 3 }
 """
 
 
-def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _uncounted_searches(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if has_cover_note(pipeline, "tuning"):
         return
     searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]
@@ -48,7 +50,7 @@ def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield from findings_where_on(pipeline, SEARCHES, message)
 
 
-def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if not pipeline.privacy.adaptive:
         return
     message = (
@@ -61,7 +63,7 @@ def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield RuleFinding(("privacy", "adaptive"), message)
 
 
-def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     groups: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
@@ -74,20 +76,24 @@ def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
         steps = entry.steps if entry.epochs is None else ceil(steps_in(entry.epochs, rate))
         groups.setdefault((type(scheme), float(rate), steps, entry.partition), []).append((path, entry))
     for same_sampling in groups.values():
-        yield from _ambiguous(_one_of_each_list(same_sampling))
+        yield from _ambiguous_samples(_one_of_each_list(same_sampling))
 
 
 def _one_of_each_list(same_sampling: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
-    """Return the entries with only the first of each list of values. The others are further stages of the same mechanism."""
+    """Return the entries without those that are further stages of a mechanism, which come from the same list of values as another."""
     first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
     for path, entry in same_sampling:
-        table, places = PLACE.subn("", entry.name)
-        first.setdefault((table, bool(places)), (path, entry))
+        table, index_count = PLACE.subn("", entry.name)
+        is_from_list = index_count > 0
+        first.setdefault((table, is_from_list), (path, entry))
     return list(first.values())
 
 
-def _ambiguous(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
-    """Yield a warning for each entry that has the sampling of an earlier entry and does not state whether both share a sample."""
+def _ambiguous_samples(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
+    """Yield a warning for each entry without `sample`, except for the entry with which the others are compared.
+
+    This is the first entry that states a sample or, if none does, the first entry. The entries have equal sampling.
+    """
     stated = [entry for _, entry in same_sampling if entry.sample is not None]
     first = stated[0] if stated else same_sampling[0][1]
     for path, entry in same_sampling:
@@ -104,7 +110,7 @@ def _ambiguous(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFind
         yield RuleFinding((*path, "sampling"), message)
 
 
-def _charged(entry: Entry, contributions: int) -> str:
+def _partition_message(entry: Entry, contributions: int) -> str:
     """Return a message about the number of times that `resolve` counts an entry with a partition."""
     if contributions == 1:
         counted = "counted once for all parts"
@@ -115,7 +121,7 @@ def _charged(entry: Entry, contributions: int) -> str:
     return f"{counted}: the parts must be disjoint, and the part of a record must not depend on other records"
 
 
-def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _partitions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     contributions = pipeline.privacy.max_contributions or 1
     for path, entry in entries(pipeline):
         if entry.partition is None:
@@ -128,7 +134,7 @@ def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
             message = "under zero-out parallel composition needs noise_multiplier: a blanked record may leave its part"
             yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
-            yield RuleFinding(key, _charged(entry, contributions))
+            yield RuleFinding(key, _partition_message(entry, contributions))
         elif contributions > 1:
             message = "a unit's records may lie in several parts: partition = { of, part } needs max_contributions = 1"
             yield RuleFinding(key, message, "error")
@@ -151,7 +157,7 @@ TUNING = RuleInfo(
     source="Papernot & Steinke 2022, arXiv:2110.03620",
     bad=HEAD + TRAIN + SEARCH,
     good=HEAD + TRAIN + SEARCH + 'description = "kept by accuracy on public images"\n',
-    check=_tuning,
+    check=_uncounted_searches,
 )
 
 ADAPTIVE = RuleInfo(
@@ -168,7 +174,7 @@ ADAPTIVE = RuleInfo(
     source="Rogers et al. 2016, arXiv:1605.08294; arXiv:2602.06756",
     bad=HEAD + "adaptive = true\n" + TRAIN,
     good=HEAD + "adaptive = false\n" + TRAIN,
-    check=_adaptive,
+    check=_adaptive_parameters,
 )
 
 SAME_SAMPLE = RuleInfo(
@@ -185,7 +191,7 @@ SAME_SAMPLE = RuleInfo(
     source="Zhu, Dong & Wang 2022, arXiv:2106.08567, theorems 10 and 11, which hold for the composition on one sample",
     bad=HEAD + TRAIN + NORMS,
     good=HEAD + TRAIN + 'sample = "batch"\n' + NORMS + 'sample = "batch"\n',
-    check=_same_sample,
+    check=_shared_samples,
 )
 
 PARTITION = RuleInfo(
@@ -204,23 +210,27 @@ PARTITION = RuleInfo(
     source="McSherry 2009, Privacy Integrated Queries, SIGMOD, theorem 4",
     bad=HEAD + edited(TRAIN, "steps = 1000", 'steps = 1000\npartition = "region"'),
     good=HEAD + TRAIN,
-    check=_partition,
+    check=_partitions,
 )
 
 
+# The end of a name that marks a repetition, such as "-retry" or " (2)".
 AGAIN = re.compile(r"[-_ .]+\(?(?:again|retry|retried|repeat|repeated|rerun|copy|bis|[2-9])\)?$", re.IGNORECASE)
 
 
-def _asked_again(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _repeated_questions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
     questions = [(path, entry, _question(entry)) for path, entry in entries(pipeline) if not entry.spec.free]
-    named = {(question, entry.name) for _, entry, question in questions}
-    described: dict[tuple[Entry, str], str] = {}
+    questions_with_names = {(question, entry.name) for _, entry, question in questions}
+    name_of_described: dict[tuple[Entry, str], str] = {}  # the first name for each question with a description
     for path, entry, question in questions:
         first = AGAIN.sub("", entry.name)
-        if first == entry.name or (question, first) not in named:
-            first = described.setdefault((question, entry.description), entry.name) if entry.description else entry.name
+        repeats_name = first != entry.name and (question, first) in questions_with_names
+        if not repeats_name:
+            first = entry.name
+            if entry.description:
+                first = name_of_described.setdefault((question, entry.description), entry.name)
         if first != entry.name:
             message = f'the same as mechanism["{first}"] with fresh noise, which averages out: publish the first answer again'
             yield RuleFinding((*path, "name"), message)
@@ -253,5 +263,5 @@ ASKED_AGAIN = RuleInfo(
     source="Dinur & Nissim 2003, Revealing Information while Preserving Privacy, PODS; Dwork & Roth 2014, section 8",
     bad=OUTPUTS + COUNTS + COUNTS.replace("sign-ups", "sign-ups-retry"),
     good=OUTPUTS + COUNTS + COUNTS.replace("sign-ups", "log-ins"),
-    check=_asked_again,
+    check=_repeated_questions,
 )

@@ -12,10 +12,10 @@ from dpcli.file.pipeline.parts import named
 from dpcli.file.toml.findings import Diagnostic, Path, Severity
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 
-CODE, UNKNOWN = "DP105", "DP306"
+CODE, UNKNOWN = "DP105", "DP306"  # codes of the rules LARGE_DELTA and UNKNOWN_SIZE
 MISSING = "missing, so nothing checks whether delta is small enough"
 NO_SIZE = f"dataset_size is {MISSING}"
-SMALLEST = 1e-300  # near the smallest floats, at about 1e-308, formulas lose digits
+SMALLEST_DELTA = 1e-300  # near the smallest floats, at about 1e-308, formulas lose digits
 ROUNDED_DOWN = 1.0 - 1e-9  # factor that keeps the rounding errors of a lower bound from raising a finding
 LARGEST_SPENT = 1.0 - 1e-9  # largest delta of one step that is counted, so that the logarithm of its complement is finite
 
@@ -23,22 +23,22 @@ LARGEST_SPENT = 1.0 - 1e-9  # largest delta of one step that is counted, so that
 def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
     """Return the findings of DP105 about deltas from outside of the file, such as those of flags, a policy, a ledger or a sum of files.
 
-    Without a dataset size, rule DP306 reports the first delta above 0.
+    Without a dataset size, the result is a finding of DP306 about the first delta above 0, if there is one. The findings have no line.
 
     Args:
         given: The deltas by their names in messages; None for a delta that is not given.
-        dataset_size: Number of records. For several files it is the largest number, which needs the smallest delta.
+        dataset_size: Number of records; None if it is unknown. For several files it is the largest number, which needs the smallest delta.
         path: Path in the findings.
     """
     if dataset_size is None:
         unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]
         return tuple(Diagnostic(UNKNOWN, "warning", NO_SIZE, path, name) for name in unchecked)
-    result = []
+    diagnostics = []
     for name, delta in given.items():
         problem = None if delta is None else size_problem(delta, dataset_size)
         if problem is not None:
-            result.append(Diagnostic(CODE, problem.severity, problem.message, path, name))
-    return tuple(result)
+            diagnostics.append(Diagnostic(CODE, problem.severity, problem.message, path, name))
+    return tuple(diagnostics)
 
 
 class DeltaProblem(NamedTuple):
@@ -49,10 +49,16 @@ class DeltaProblem(NamedTuple):
 
 
 def size_problem(delta: float, dataset_size: int | None) -> DeltaProblem | None:
-    """Return the problem of a delta; None if it is small enough for the number of records, or if their number is unknown."""
-    if dataset_size is None or not isfinite(delta):  # an infinite or NaN delta is refused elsewhere
+    """Return the problem of a delta that is too large for the number of records.
+
+    It is an error from 1/dataset_size on, and a warning above a tenth of that. The result is None for other deltas, for an unknown number
+    of records, and for an infinite or NaN delta, which is refused elsewhere.
+    """
+    if dataset_size is None or not isfinite(delta):
         return None
-    expected_victims = Fraction(repr(delta)) * dataset_size  # exact, so that rounding does not decide at delta = 1/size
+    # A mechanism that publishes each record with probability delta publishes this number on average. The product is exact, so that rounding
+    # does not decide at delta = 1/dataset_size.
+    expected_victims = Fraction(repr(delta)) * dataset_size
     if expected_victims >= 1:
         return DeltaProblem(f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error")
     if expected_victims > Fraction(1, 10):
@@ -62,37 +68,40 @@ def size_problem(delta: float, dataset_size: int | None) -> DeltaProblem | None:
 
 
 def delta_mark(delta: float | None, dataset_size: int | None) -> str:
-    """Return " (error DP105)" or " (warning DP105)" for a delta that is too large, in place of the whole message; else ""."""
+    """Return " (error DP105)" or " (warning DP105)", a short form of the problem of a delta; "" if there is none."""
     problem = None if delta is None else size_problem(delta, dataset_size)
     return "" if problem is None else f" ({problem.severity} {CODE})"
 
 
-def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
-    """Yield every delta that the file itself sets as a target."""
+def _stated_deltas(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
+    """Yield privacy.delta and budget.delta with their paths, as far as the file states them."""
     for table, values in (("privacy", pipeline.privacy), ("budget", pipeline.budget)):
         if values is not None and values.delta is not None:
             yield (table, "delta"), values.delta
 
 
-def large_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    for path, delta in _stated(pipeline):
+def _large_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, delta in _stated_deltas(pipeline):
         problem = size_problem(delta, pipeline.privacy.dataset_size)
         if problem is not None:
             yield RuleFinding(path, problem.message, problem.severity)
 
 
-def _unknown_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated(pipeline)):
+def _unknown_sizes(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated_deltas(pipeline)):
         yield RuleFinding(("privacy", "dataset_size"), MISSING)
 
 
-def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    stated = dict(_stated(pipeline))
+def _unreachable_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    stated = dict(_stated_deltas(pipeline))
     for path, delta in stated.items():
-        if 0.0 < delta < SMALLEST:
-            yield RuleFinding(path, f"expected a delta of at least {SMALLEST:g}, the limit of floating point, found {delta:g}")
-    for path, entry in entries(pipeline) if 0.0 in stated.values() else ():
-        if entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
+        if 0.0 < delta < SMALLEST_DELTA:
+            yield RuleFinding(
+                path, f"expected a delta of at least {SMALLEST_DELTA:g}, the limit of floating point, found {delta:g}"
+            )
+    is_pure = 0.0 in stated.values()
+    for path, entry in entries(pipeline):
+        if is_pure and entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
             message = f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
             yield RuleFinding((*path, "type"), message)
     needed = _least_delta(pipeline)
@@ -113,12 +122,12 @@ def _costs_nothing(entry: Entry, dataset_size: int | None) -> bool:
 
 
 def _least_delta(pipeline: Pipeline) -> float:
-    """Return a lower bound on the delta of the pipeline, for every accountant.
+    """Return a lower bound on the deltas at which an accountant can give a finite epsilon: 1 - product of (1 - delta) over all runs.
 
     Entries with sampling or a partition, and parts of other entries, are left out, as they may need less than their own delta.
     """
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    log_complement = 0.0
+    log_complement = 0.0  # logarithm of the product; log1p and expm1 keep the digits of small deltas
     for entry in pipeline.mechanisms:
         if entry.sampling is None and entry.partition is None and entry.name not in parts:
             log_complement += entry.steps * log1p(-min(entry.spec.delta_spent, LARGEST_SPENT))
@@ -139,7 +148,7 @@ LARGE_DELTA = RuleInfo(
     "2023, arXiv:2303.00654",
     bad=edited(HEAD, "1e-6", "1e-4") + TRAIN,
     good=HEAD + TRAIN,
-    check=large_deltas,
+    check=_large_deltas,
 )
 
 UNKNOWN_SIZE = RuleInfo(
@@ -153,7 +162,7 @@ UNKNOWN_SIZE = RuleInfo(
     source="Ponomareva et al. 2023, arXiv:2303.00654",
     bad=edited(HEAD, "dataset_size = 60_000\n", "") + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
     good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
-    check=_unknown_size,
+    check=_unknown_sizes,
 )
 
 SPENT = """
@@ -176,5 +185,5 @@ UNREACHABLE_DELTA = RuleInfo(
     source="prv_accountant issue 17, https://github.com/microsoft/prv_accountant/issues/17; Dwork & Roth 2014, section 3.5",
     bad=HEAD + SPENT,
     good=HEAD + edited(SPENT, "steps = 20", "steps = 5"),
-    check=_unreachable_delta,
+    check=_unreachable_deltas,
 )

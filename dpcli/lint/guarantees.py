@@ -12,14 +12,13 @@ from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, ent
 from dpcli.lint.sections import findings_where, is_on, names_one_of, normalized, settings, train_section
 from dpcli.mechanisms.neighbours import Adjacency
 
-ANALYTIC_WORDS = ("analytic", "exact", "balle")
-APPROXIMATION_WORDS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")
+ANALYTIC_WORDS = ("analytic", "exact", "balle")  # words for a calibration that is valid for every epsilon (Balle & Wang 2018)
+APPROXIMATION_WORDS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")  # accountants without an upper bound
 ACCOUNTANT_KEYS = frozenset({"accountant", "accounting", "analysis"})
 ACCOUNTED_SECTIONS = ("train", "pate", "pmixed", "prompt", "generate", "audit")  # sections that may name an accountant
-SANITISE_KEYS = frozenset({"sanitise"})
 
 
-def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _classical_calibrations(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         epsilon, _ = entry.spec.stated_pair or (0.0, 0.0)
         if epsilon > 1 and _from_classical_noise(_words(entry)):
@@ -28,11 +27,11 @@ def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _from_classical_noise(text: str) -> bool:
-    """Return whether words say that a guarantee comes from Gaussian noise, and do not say that the calibration is exact."""
+    """Return whether a normalised text mentions Gaussian noise and no analytic or exact calibration."""
     return "gaussian" in text and not any(word in text for word in ANALYTIC_WORDS)
 
 
-def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _ambiguous_dimensions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         moved = entry.spec.taken_for_vector
         if moved is not None:
@@ -48,23 +47,24 @@ def _words(entry: Entry) -> str:
     return normalized(f"{entry.name} {entry.description or ''}")
 
 
-def _approximation(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _approximate_accountants(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "a limit theorem gives no bound after finitely many steps: choose an accountant with an upper bound, or leave the key out"
     )
     yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of(*APPROXIMATION_WORDS), message, *ACCOUNTED_SECTIONS)
 
 
-def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _data_dependent_epsilons(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the data-independent one"
     )
-    if not any(name in SANITISE_KEYS and is_on(value) for _, name, value in settings(pipeline, "pate")):
+    if not any(name == "sanitise" and is_on(value) for _, name, value in settings(pipeline, "pate")):
         yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)
+        is_stated = hasattr(entry.spec, "stated_for")  # a guarantee that the file states, and no mechanism that dpcli prices
         is_sanitised = any(word in text for word in ("saniti", "smooth"))
-        if hasattr(entry.spec, "stated_for") and "data_dependent" in text and not is_sanitised:
+        if is_stated and "data_dependent" in text and not is_sanitised:
             yield RuleFinding(path, message)
 
 
@@ -96,7 +96,7 @@ CLASSICAL = RuleInfo(
     source="Balle & Wang 2018, arXiv:1805.06530; Dwork & Roth 2014, theorem A.1",
     bad=HEAD + GAUSSIAN_STATED,
     good=HEAD + edited(GAUSSIAN_STATED, "epsilon = 3.0", "epsilon = 0.9"),
-    check=_classical,
+    check=_classical_calibrations,
 )
 
 APPROXIMATION = RuleInfo(
@@ -112,7 +112,7 @@ APPROXIMATION = RuleInfo(
     source="Bu et al. 2020, arXiv:1911.11607; Gopi, Lee & Wutschitz 2021, arXiv:2106.02848",
     bad=HEAD + TRAIN + train_section({"accountant": '"gdp"'}),
     good=HEAD + TRAIN + train_section({}),
-    check=_approximation,
+    check=_approximate_accountants,
 )
 
 DATA_DEPENDENT = RuleInfo(
@@ -128,7 +128,7 @@ DATA_DEPENDENT = RuleInfo(
     source="Papernot et al. 2018, Scalable Private Learning with PATE, arXiv:1802.08908, section 2.4 and appendix B",
     bad=HEAD + edited(VOTES, "of 250 teachers", "of 250 teachers, data-dependent"),
     good=HEAD + VOTES,
-    check=_data_dependent,
+    check=_data_dependent_epsilons,
 )
 
 COUNTS = """
@@ -151,11 +151,11 @@ VECTOR = RuleInfo(
     source="Canonne, Kamath & Steinke 2020, arXiv:2004.00010, theorem 4",
     bad=HEAD + COUNTS,
     good=HEAD + edited(COUNTS, "sensitivity = 2", "l2_sensitivity = 1.41422"),
-    check=_vector,
+    check=_ambiguous_dimensions,
 )
 
 
-def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _mixed_adjacencies(pipeline: Pipeline) -> Iterator[RuleFinding]:
     adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
         if entry.spec.shows_presence and adjacency is Adjacency.ADD_REMOVE:
@@ -163,11 +163,14 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding((*path, "type"), message)
         stated: Adjacency | None = getattr(entry.spec, "adjacency", None)
         if stated is not None:
-            yield from _converted((*path, "adjacency"), stated, adjacency)
+            yield from _conversion_findings((*path, "adjacency"), stated, adjacency)
 
 
-def _converted(key: Path, stated: Adjacency, adjacency: Adjacency) -> Iterator[RuleFinding]:
-    """Yield a finding if a guarantee under `stated` cannot be converted to the adjacency of the file, or only as several changes."""
+def _conversion_findings(key: Path, stated: Adjacency, adjacency: Adjacency) -> Iterator[RuleFinding]:
+    """Yield an error if a guarantee under `stated` cannot be converted to the adjacency of the file.
+
+    Yield a warning if it can, and several changes under `stated` count as one change of the file.
+    """
     # This import costs nothing: a spec that states an adjacency has imported the module already.
     from dpcli.mechanisms.stated.stated_spec import conversion
 
@@ -181,7 +184,7 @@ def _converted(key: Path, stated: Adjacency, adjacency: Adjacency) -> Iterator[R
         yield RuleFinding(key, message, "warning")
 
 
-def _record_or_unit(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _unstated_coverage(pipeline: Pipeline) -> Iterator[RuleFinding]:
     records = pipeline.privacy.max_contributions or 1
     for path, entry in entries(pipeline):
         if records > 1 and getattr(entry.spec, "stated_for", "unit") is None:
@@ -216,7 +219,7 @@ MIXED_ADJACENCY = RuleInfo(
     "Differential Privacy, lemma 2.2",
     bad=HEAD + edited(SURVEY, "add-remove", "replace-one"),
     good=HEAD + SURVEY,
-    check=_mixed_adjacency,
+    check=_mixed_adjacencies,
 )
 
 RECORD_OR_UNIT = RuleInfo(
@@ -232,17 +235,17 @@ RECORD_OR_UNIT = RuleInfo(
     "2023, arXiv:2303.00654",
     bad=OF_USERS + SURVEY,
     good=OF_USERS + SURVEY + 'stated_for = "record"\n',
-    check=_record_or_unit,
+    check=_unstated_coverage,
 )
 
 
-# The bound on the true-positive rate is e^epsilon times the false-positive rate. At epsilon = 5 it already exceeds 1 for a false-positive
-# rate of 1 %, and at epsilon = 10 for one of 0.005 %.
+# Epsilon above which DP304 warns. The true-positive rate of an attack is at most e^epsilon times its false-positive rate. At epsilon = 5
+# this bound already exceeds 1 for a false-positive rate of 1 %, and at epsilon = 10 for one of 0.005 %.
 LARGE = 10.0
-NO_PROTECTION = 100.0  # At this epsilon, a false-positive rate of 1 in 10^43 permits a hit rate of 100 %.
+NO_PROTECTION = 100.0  # at this epsilon the bound exceeds 1 even for a false-positive rate of 1 in 10^43
 
 
-def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _floating_point_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
     for path, entry in entries(pipeline):
@@ -257,7 +260,7 @@ def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield RuleFinding((*path, "type"), message)
 
 
-def _not_stated(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _missing_keys(pipeline: Pipeline) -> Iterator[RuleFinding]:
     privacy = pipeline.privacy
     if privacy.unit is None:
         yield RuleFinding(("privacy", "unit"), "missing: the unit of privacy, such as example or user")
@@ -266,17 +269,20 @@ def _not_stated(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield RuleFinding(("privacy", "releases"), message)
 
 
-def _large_epsilon(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _large_epsilons(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, epsilon in _stated_epsilons(pipeline):
         if epsilon > LARGE:
             yield RuleFinding(path, protection(epsilon, f"{epsilon:g}"))
 
 
 def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
-    """Return a message that an epsilon above LARGE gives almost no protection, or none.
+    """Return a message that an epsilon gives almost no protection or, above NO_PROTECTION, none.
+
+    It states the largest true-positive rate at a false-positive rate of 1 %, which is 1 - (1 - 0.01 - delta) e^-epsilon, rounded up to
+    0.0001 %. (This bound is the smaller one of the two in Kairouz et al. 2015, arXiv:1311.0776, if epsilon is above about 5.)
 
     Args:
-        epsilon: The epsilon.
+        epsilon: The epsilon, above LARGE.
         shown: The epsilon as text.
         delta: The delta.
     """
@@ -290,7 +296,7 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
 
 
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
-    """Yield every epsilon that the file states, with its path."""
+    """Yield every epsilon in [budget], in [gate.horizon] and in a mechanism, with its path."""
     if pipeline.budget is not None and pipeline.budget.epsilon is not None:
         yield ("budget", "epsilon"), pipeline.budget.epsilon
     if pipeline.gate.horizon is not None:
@@ -329,7 +335,7 @@ FLOATING_POINT = RuleInfo(
     "arXiv:2112.05307",
     bad=edited(HEAD, "final-model", "outputs") + edited(NOISY_COUNT, "discrete-laplace", "laplace"),
     good=edited(HEAD, "final-model", "outputs") + NOISY_COUNT,
-    check=_floating_point,
+    check=_floating_point_noise,
 )
 
 NOT_STATED = RuleInfo(
@@ -342,7 +348,7 @@ NOT_STATED = RuleInfo(
     source="Ponomareva et al. 2023, How to DP-fy ML, section 5.3.3, arXiv:2303.00654",
     bad=edited(HEAD, 'releases = "final-model"\n', "") + TRAIN,
     good=HEAD + TRAIN,
-    check=_not_stated,
+    check=_missing_keys,
 )
 
 LARGE_EPSILON = RuleInfo(
@@ -356,5 +362,5 @@ LARGE_EPSILON = RuleInfo(
     source="Kairouz et al. 2015, arXiv:1311.0776; Ponomareva et al. 2023, arXiv:2303.00654",
     bad=HEAD + edited(STATED, "2.0", "12.0"),
     good=HEAD + STATED,
-    check=_large_epsilon,
+    check=_large_epsilons,
 )

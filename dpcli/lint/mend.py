@@ -21,27 +21,28 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST_WORD = 5  # smallest number of letters of a repaired word, as shorter words resemble too many others
-SEPARATORS = str.maketrans("", "", "-_ ")
-MOST_REPAIRS = 1_000  # largest number of repairs of one file
+T = TypeVar("T")
+
+SHORTEST_WORD = 5  # smallest number of letters of the longer of two words with a slip, as shorter words resemble too many others
+SEPARATORS = str.maketrans("", "", "-_ ")  # a translation that deletes these characters
+MOST_REPAIRS = 1_000  # after this number of repairs no further round is made, so that no file can keep the command busy
 EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
 # Hints of the reader that state a repair.
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
-T = TypeVar("T")
 FORMATS = (1, 1.0, "1")  # spellings of the format version; 1.0 and "1" are wrong and are repaired too
 
 
 def is_slip(word: str, meant: str) -> bool:
-    """Return whether two words are equal up to case, separators and one slip.
+    """Return whether two words are equal up to case, separators and at most one slip.
 
-    A slip is an extra, a missing or a wrong letter, or the exchange of two letters. A wrong digit is no slip: l1 is not l2.
+    A slip is an extra, a missing or a wrong letter, or the exchange of two adjacent letters. A difference at a digit is no slip: l1 is not
+    l2. Words that both have fewer than SHORTEST_WORD letters differ by no slip.
     """
     first, second = _letters(word), _letters(meant)
     if first == second:
         return True
-    shorter, longer = sorted((len(first), len(second)))
-    if shorter < SHORTEST_WORD - 1 or longer < SHORTEST_WORD:
+    if max(len(first), len(second)) < SHORTEST_WORD:
         return False
     while first and second and first[0] == second[0]:  # until the first difference
         first, second = first[1:], second[1:]
@@ -55,13 +56,13 @@ def is_slip(word: str, meant: str) -> bool:
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
-    """Return the only known word of which this word may be a slip; None if there are none or several.
+    """Return the only word in `among` of which this word may be a slip; None if there are none or several.
 
     A word that differs only in case and separators is preferred to words that differ in a letter.
     """
     candidates = [known_word for known_word in dict.fromkeys(among) if is_slip(word, known_word)]
-    same = [known_word for known_word in candidates if _letters(known_word) == _letters(word)]
-    nearest = same or candidates
+    equal_letters = [known_word for known_word in candidates if _letters(known_word) == _letters(word)]
+    nearest = equal_letters or candidates
     return nearest[0] if len(nearest) == 1 else None
 
 
@@ -87,7 +88,14 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair at a key: a new value, a new name, or both."""
+    """A repair at a key: a new value, a new name, or both.
+
+    Attributes:
+        mend: The description of the repair.
+        path: Path of the key.
+        value: The new value; None to keep the value.
+        name: The new name of the key; None to keep the name.
+    """
 
     mend: Mend
     path: Path
@@ -99,15 +107,16 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     """Return the bytes of a pipeline file after every unambiguous repair, and the list of repairs.
 
     Repairs concern keys and words that differ by one slip from exactly one allowed word, numbers in quotes or with a needless decimal
-    point, and epochs that are no whole number of steps. A repair is kept only if it removes the problem. If the file could be read before,
-    its privacy cost must not change either. A file without `format`, with lists of values or with [defaults] is returned unchanged.
+    point, and epochs that are no whole number of steps. A repair of a file with errors is kept only if it removes an error. A repair of
+    epochs is kept only if the privacy cost stays the same. A file that is no pipeline of format 1, or has lists of values or [defaults], is
+    returned unchanged.
 
     Raises:
         InvalidFile: The bytes are not TOML.
         InputError: The line ends are mixed.
     """
     stated = toml_document(data, path)[1]
-    if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:
+    if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:  # True equals 1 in Python
         return data, ()
     text, ends = _text(data, path)
     if stated != tables_of(text):  # lists or defaults: an entry has another place than its table
@@ -129,24 +138,25 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
 
 
 def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Return the text after one round of repairs, and the repairs; None if there is nothing left to repair.
+    """Return the text after one round of repairs, and the repairs; None if no repair is possible.
 
-    All repairs are tried at once. If this fails, the first repair that succeeds alone is made.
+    Errors are repaired first, and epochs only in a text without errors. All repairs of a round are tried at once. If this fails, the first
+    repair that succeeds alone is made.
     """
-    _, tables, before = faults(text.encode(), path)
-    if not before:
+    _, tables, errors = faults(text.encode(), path)
+    if not errors:
         return _with_whole_steps(text, path)
-    places = locate(text, [fault.key for fault in before])
+    places = locate(text, [error.key for error in errors])
     repairs = []
-    for fault in before:
-        line, _ = places[fault.key]
-        repair = _repair(tables, fault, line)
+    for error in errors:
+        line, _ = places[error.key]
+        repair = _repair(tables, error, line)
         if repair is not None:
-            repairs.append((fault, repair))
+            repairs.append((error, repair))
 
     def succeeds(after: str, chosen: Sequence[tuple[KeyFinding, Repair]]) -> bool:
-        remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
-        return remaining.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
+        remaining = {(error.rule, error.key) for error in faults(after.encode(), path)[2]}
+        return remaining.isdisjoint((error.rule, error.key) for error, _ in chosen)
 
     return _first_success(text, repairs, succeeds)
 
@@ -168,37 +178,41 @@ def _first_success(
             after = _apply(text, [repair for _, repair in chosen])
             if succeeds(after, chosen):
                 return after, [repair.mend for _, repair in chosen]
-        except InputError:  # the text at this key cannot be edited
+        except InputError:  # the text at a key cannot be edited, or the new text is no pipeline file
             continue
     return None
 
 
-def _apply(text: str, repairs: Iterable[Repair]) -> str:
+def _apply(text: str, repairs: Sequence[Repair]) -> str:
+    """Return the text with the new values and names. Raises InputError if the text at a key cannot be edited."""
     values = {repair.path: repair.value for repair in repairs if repair.value is not None}
     names = {repair.path: repair.name for repair in repairs if repair.name is not None}
     text = edited(text, values) if values else text
     return renamed(text, names) if names else text
 
 
-def _repair(tables: Any, fault: KeyFinding, line: int) -> Repair | None:
+def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
     """Return the repair that the hint of the reader suggests, if it is the only possible one; else None."""
-    key = str(fault.key[-1]) if fault.key else ""
-    value = _value_at(tables, fault.key)
-    if suggestion := SUGGESTION.match(fault.hint):
+    key = str(error.key[-1]) if error.key else ""
+    value = _value_at(tables, error.key)
+    if suggestion := SUGGESTION.match(error.hint):
         word = suggestion[1]
-        if fault.rule == "DP002" and only_slip(key, fault.among) == word:
-            return Repair(Mend(fault.rule, line, f"{key} -> {word}"), fault.key, name=word)
-        if isinstance(value, str) and only_slip(value, fault.among) == word:
-            return _repaired_value(fault, line, value, word)
-    rewriting = REWRITING.match(fault.hint)
+        if error.rule == "DP002" and only_slip(key, error.among) == word:
+            return Repair(Mend(error.rule, line, f"{key} -> {word}"), error.key, name=word)
+        if isinstance(value, str) and only_slip(value, error.among) == word:
+            return _repaired_value(error, line, value, word)
+    rewriting = REWRITING.match(error.hint)
     new_value = _scalar(rewriting[1]) if rewriting else None
-    if new_value is None or (isinstance(value, float) and abs(value) >= EXACT_INTEGERS):
+    is_inexact = isinstance(value, float) and abs(value) >= EXACT_INTEGERS
+    if new_value is None or is_inexact:
         return None
-    return _repaired_value(fault, line, value, new_value)
+    return _repaired_value(error, line, value, new_value)
 
 
-def _repaired_value(fault: KeyFinding, line: int, value: Any, new_value: Any) -> Repair:
-    return Repair(Mend(fault.rule, line, f"{fault.key[-1]}: {shown(value)} -> {shown(new_value)}"), fault.key, new_value)
+def _repaired_value(error: KeyFinding, line: int, value: Any, new_value: Any) -> Repair:
+    """Return the repair that replaces the value at the key of an error."""
+    words = f"{error.key[-1]}: {shown(value)} -> {shown(new_value)}"
+    return Repair(Mend(error.rule, line, words), error.key, new_value)
 
 
 def _value_at(tables: Any, path: Path) -> Any:
@@ -221,11 +235,14 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Replace epochs that are no whole number of steps by the number of steps that is charged (DP117)."""
+    """Replace epochs that are no whole number of steps by the number of steps that is charged (DP117).
+
+    Return the new text and the repairs; None if there are no such epochs, if the text contains "calibrate", or if it has no privacy cost.
+    """
     try:
         pipeline = parse(text.encode(), path)
         cost = _cost(pipeline)
-    except InputError:  # the file contains "calibrate", or has no privacy cost
+    except InputError:
         return None
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
     lines = locate(text, places)
@@ -234,7 +251,7 @@ def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
 
 
 def _cost(pipeline: Pipeline) -> list[tuple[Any, int]]:
-    """Return the mechanisms and counts of a pipeline, which are equal for pipelines of equal cost."""
+    """Return the mechanisms of a pipeline and how often each runs. Pipelines for which these are equal have equal privacy costs."""
     return [(line.mechanism, line.count) for line in resolve(pipeline)]
 
 

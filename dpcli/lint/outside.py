@@ -1,4 +1,7 @@
-"""The catalogue of failures that no pipeline file can reveal. DP401 to DP409 are failures of ledgers."""
+"""The failures in the catalogue that no pipeline file can reveal. DP401 to DP409 are failures of ledgers.
+
+`dpcli explain CODE` prints them. Each states in `caught` what detects it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ class Elsewhere:
     """A failure in the catalogue for which there is no rule about files.
 
     Attributes:
-        code, title, what, why, fix, source: As in `RuleInfo`.
-        caught: The test, command or program that detects the failure, and the reason why a file cannot show it.
+        code, title, why, fix, source: As in `RuleInfo`.
+        what: The event or the property of a program that is the failure.
+        caught: The test, command, program or person that detects the failure and, for some, why a file cannot show it.
     """
 
     code: str

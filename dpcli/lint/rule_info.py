@@ -1,4 +1,8 @@
-"""The class of lint rules, the example files of their explanations, and the rules DP001 to DP005, which the reader of files checks."""
+"""The class of lint rules, with the rules DP001 to DP005, which the reader of files checks.
+
+The other rules are in modules by theme. In each, a function that yields findings is the check of one `RuleInfo`, whose `what` and `why`
+describe it. HEAD and TRAIN are the texts from which the example files of most rules are built.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +63,17 @@ class RuleInfo:
 
 
 def entries(pipeline: Pipeline) -> Iterator[tuple[Path, Entry]]:
-    """Yield every mechanism with the path of its table."""
+    """Yield every mechanism with the path of its table, in the order of the file."""
     for index, entry in enumerate(pipeline.mechanisms):
         yield ("mechanism", index), entry
 
 
 def steps_in(epochs: float, rate: Fraction | None) -> Fraction:
-    """Return the number of steps in a number of epochs, without rounding; the number of passes without a rate."""
+    """Return the number of steps in a number of epochs, without rounding.
+
+    Without a rate, or at rate 0, the result is the number of epochs. `repr` gives the decimal number that the file states, and not its
+    binary approximation.
+    """
     return Fraction(repr(epochs)) / (rate or 1)
 
 
@@ -81,6 +89,7 @@ delta = 1e-6
 releases = "final-model"
 """
 
+# The mechanism of most example files: a run of DP-SGD. After HEAD no rule reports it.
 TRAIN = """
 [[mechanism]]
 name = "train"
@@ -92,7 +101,7 @@ sampling = { scheme = "poisson", batch_size = 256 }
 
 
 def edited(text: str, old: str, new: str) -> str:
-    """Return the text with the only occurrence of `old` replaced."""
+    """Return the text with `old` replaced by `new`. The text must contain `old` exactly once."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
 

@@ -1,4 +1,8 @@
-"""Application of the lint rules to one file. The findings get their places in the text."""
+"""Application of the lint rules to one file or pipeline, for `dpcli lint` and for commands that compute a cost.
+
+`lint` starts from a path, `lint_bytes` from bytes, and `judge` from a pipeline that was read already. The result is a tuple of diagnostics,
+which are findings with their line and column in the text.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
 from dpcli.file.pipeline.canonical import TOP
-from dpcli.file.pipeline.read import examine, located, parse, toml_document
+from dpcli.file.pipeline.read import examine, located, may_be_pipeline, parse, toml_document
 from dpcli.file.toml.findings import Diagnostic, InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.lint.catalogue import checked_codes, rule
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def lint(path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings about a file, in the order of the file.
+    """Return the findings about a file. Those about a pipeline have the order of its lines.
 
     A file that is no valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
     rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A number replaces each
@@ -38,22 +42,25 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_lintable(tables: Mapping[str, Any]) -> bool:
     """Return whether a file in a folder is to be checked: a pipeline, a policy or a schedule."""
-    from dpcli.file.pipeline.read import may_be_pipeline
-
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
 
 def _other_reader(tables: Mapping[str, Any]) -> str | None:
-    """Return the reader of a policy or a schedule, as "package.module:name"; None for any other file."""
-    if not TOP.keys().isdisjoint(key for key in tables if key != "format"):
+    """Return the reader of a policy or a schedule, as "package.module:name".
+
+    The result is None for any other file, including each file with a key of a pipeline, and if the plugin with the reader is missing.
+    """
+    has_pipeline_key = any(key in TOP for key in tables if key != "format")
+    if has_pipeline_key:
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
 
-    kind = ""
     if is_schedule(tables):
         kind = "schedule"
     elif is_policy(tables):
         kind = "policy"
+    else:
+        return None
     return FILES[kind][1] if kind in FILES else None
 
 
@@ -65,13 +72,13 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
         if reader is not None:
             load(reader)(data, path)
             return ()
-        pipeline, wrong = examine(data, path)
+        pipeline, reader_findings = examine(data, path)
     except InvalidFile as invalid:
         return invalid.diagnostics
-    judged = () if pipeline is None else judge(pipeline, data)
-    if not wrong:
-        return judged
-    return tuple(sorted((*wrong, *judged), key=lambda d: (d.line, d.column, d.rule))) if judged else wrong
+    rule_findings = () if pipeline is None else judge(pipeline, data)
+    if not reader_findings or not rule_findings:
+        return reader_findings or rule_findings
+    return tuple(sorted((*reader_findings, *rule_findings), key=lambda d: (d.line, d.column, d.rule)))
 
 
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
@@ -79,10 +86,11 @@ def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple
 
     Args:
         path: Path of the file.
-        delta: Value of --delta, which is judged too.
+        delta: Value of --delta, which is judged too; None if the flag is not given.
 
     Raises:
-        InvalidFile, InputError: As in `dpcli.load`.
+        InvalidFile: The file is no valid pipeline.
+        InputError: The file does not exist or cannot be read.
     """
     data = read_bytes(path)
     pipeline = parse(data, path)
@@ -90,12 +98,12 @@ def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple
 
 
 def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = MappingProxyType({})) -> tuple[Diagnostic, ...]:
-    """Return the findings of the rules about a pipeline, with their places.
+    """Return the findings of the rules about a pipeline in the order of its lines, followed by those about `deltas`.
 
     Args:
         pipeline: The pipeline.
         data: The bytes from which it was read.
-        deltas: Deltas from outside of the file, as in `judged_deltas`.
+        deltas: Deltas from outside of the file by their names in messages, as in `judged_deltas`.
     """
     return _with_deltas(tuple(findings(pipeline)), pipeline, data, deltas)
 
@@ -106,8 +114,8 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
     Args:
         pipeline: The pipeline.
         data: The bytes from which it was read.
-        flag: Value of --delta.
-        used: Delta of the result; None, and no findings, if the result has no delta.
+        flag: Value of --delta; None if the flag is not given.
+        used: Delta of the result; None if the result has no delta, so that there are no findings.
     """
     if used is None:
         return ()
@@ -117,7 +125,10 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
 def _with_deltas(
     pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
 ) -> tuple[Diagnostic, ...]:
-    """Return the findings with their places, and those about `deltas`. A missing dataset size is reported only once."""
+    """Return the findings with their places, followed by those about `deltas`.
+
+    If the pipeline itself has a finding of DP306, the dataset size is missing, and the deltas are not judged: they would only repeat it.
+    """
     placed = _with_places(pairs, pipeline, data) if pairs else ()
     if any(diagnostic.rule == UNKNOWN for diagnostic in placed):
         return placed
@@ -138,11 +149,15 @@ def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[Rul
 
 
 def _title(pipeline: Pipeline) -> str:
+    """Return the path of a pipeline for messages."""
     return "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
 
 
 def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
-    """Return the findings as diagnostics with line, column and source line."""
+    """Return the findings as diagnostics, sorted by place and code.
+
+    A finding about a value that comes from a list or from [defaults] has the place where the file states this value.
+    """
     from dpcli.file.toml.shown import key_text
     from dpcli.file.toml.syntax import text_of
 
@@ -151,10 +166,12 @@ def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipe
     place_of_path = located(text, path_in_file.values())
     places = {path: place_of_path[stated] for path, stated in path_in_file.items()}
     names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-    lines, title = text.split("\n"), _title(pipeline)
-    result = []
+    lines = text.split("\n")
+    title = _title(pipeline)
+    diagnostics = []
     for info, finding in sorted(pairs, key=lambda pair: (places[pair[1].path], pair[0].code)):
         line, column = places[finding.path]
-        severity, key = finding.severity or info.severity, key_text(finding.path, names)
-        result.append(Diagnostic(info.code, severity, finding.message, title, key, line, column, lines[line - 1]))
-    return tuple(result)
+        severity = finding.severity or info.severity
+        key = key_text(finding.path, names)
+        diagnostics.append(Diagnostic(info.code, severity, finding.message, title, key, line, column, lines[line - 1]))
+    return tuple(diagnostics)

@@ -16,7 +16,7 @@ from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, me
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 
-SAMPLER_KEYS = frozenset({"sampler", "sampling", "batching"})
+SAMPLER_KEYS = frozenset({"sampler", "sampling", "batching"})  # keys of sections that say how batches are drawn
 # [federated] is missing, because the reader compares its sampling with the entry that it performs (DP005).
 SECTIONS_OF_SAMPLERS = tuple(name for name in RELEASING if name != "federated")
 SHUFFLING_WORDS = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
@@ -25,12 +25,13 @@ SHUFFLING_PHRASES = (
     r"\bshuffle ?= ?true|\bpoisson_sampling ?= ?false|\brandomsampler\b|\bshuffled (?:mini-?)?batch(?:es)?\b"
     r"|\bshuffled? (?:afresh )?(?:in |at |before |after )?(?:each|every|per) (?:epoch|pass)\b"
 )
+# The end of the text before a phrase: at most 40 characters of the same clause after the negation.
 NEGATED = r"(?:\b(?:not|no|never|without|instead of|rather than|replac\w+)\b|n't)[^.;]{0,40}$"
 REPLACED = r"\breplac\w+|\bturned into\b|\bmake_private\b|\bdpdataloader\b"
 FIXED_SIZE_WORDS = ("fixed_size", "fixed", "without_replacement")
 
 
-def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _unamplified_batches(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
             yield RuleFinding(
@@ -39,20 +40,25 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
                 'use scheme = "poisson" for amplification by the sampling rate',
             )
     if _counted_as_poisson(pipeline):
-        message = "a mechanism of this file is counted as Poisson sampling, but shuffled or ordered batches are no Poisson samples"
-        for finding in (
-            *findings_where_on(pipeline, frozenset({"shuffle"}), message),
-            *findings_where(pipeline, SAMPLER_KEYS, names_one_of(*SHUFFLING_WORDS), message, *SECTIONS_OF_SAMPLERS),
-            *findings_where(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
-        ):
-            yield replace(finding, severity="error")
-        for path, text in _loaders(pipeline):
-            shuffles = re.search(SHUFFLING_PHRASES, text, re.IGNORECASE)
-            if shuffles and not mentions(NEGATED, text[: shuffles.start()]) and not mentions(REPLACED, text):
-                yield RuleFinding(path, f'"{shuffles[0]}": {message}')
+        yield from _shuffled_batches(pipeline)
 
 
-def _loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _shuffled_batches(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    """Yield an error for each setting, and a warning for each text, that contradicts Poisson sampling."""
+    message = "a mechanism of this file is counted as Poisson sampling, but shuffled or ordered batches are no Poisson samples"
+    for finding in (
+        *findings_where_on(pipeline, frozenset({"shuffle"}), message),
+        *findings_where(pipeline, SAMPLER_KEYS, names_one_of(*SHUFFLING_WORDS), message, *SECTIONS_OF_SAMPLERS),
+        *findings_where(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
+    ):
+        yield replace(finding, severity="error")
+    for path, text in _texts_on_loaders(pipeline):
+        phrase = re.search(SHUFFLING_PHRASES, text, re.IGNORECASE)
+        if phrase and not mentions(NEGATED, text[: phrase.start()]) and not mentions(REPLACED, text):
+            yield RuleFinding(path, f'"{phrase[0]}": {message}')
+
+
+def _texts_on_loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     """Yield the texts of the file that may describe how batches are drawn, with their places."""
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, Poisson) and entry.description is not None:
@@ -64,10 +70,11 @@ def _loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _counted_as_poisson(pipeline: Pipeline) -> bool:
+    """Return whether a mechanism of the file has Poisson sampling."""
     return any(isinstance(entry.sampling, Poisson) for entry in pipeline.mechanisms)
 
 
-def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _fixed_size_batches(pipeline: Pipeline) -> Iterator[RuleFinding]:
     adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, FixedSize) and adjacency is not Adjacency.REPLACE_ONE:
@@ -93,7 +100,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding((*path, "epochs"), message)
 
 
-def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _unstated_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         if entry.uncounted and not isinstance(entry.sampling, Unsampled | None):
             message = (
@@ -103,13 +110,13 @@ def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
-    """Return the share of an epoch that one counted run covers; None if a run is a whole pass."""
+    """Return the sampling rate, the expected share of an epoch in one step; None if a step is a whole pass, or if the rate is unknown."""
     if entry.sampling is None or isinstance(entry.sampling, OncePerEpoch):
         return None
     return entry.sampling.exact_rate(dataset_size)
 
 
-def _never_sampled(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _zero_rates(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         scheme = entry.sampling
         if isinstance(scheme, Poisson) and scheme.exact_rate(pipeline.privacy.dataset_size) == 0:
@@ -134,7 +141,7 @@ NOT_AMPLIFIED = RuleInfo(
     source="Chua et al. 2024, arXiv:2403.17673 and arXiv:2411.04205",
     bad=HEAD + edited(TRAIN, "poisson", "shuffle"),
     good=HEAD + TRAIN,
-    check=_not_amplified,
+    check=_unamplified_batches,
 )
 
 FIXED_SIZE = RuleInfo(
@@ -149,7 +156,7 @@ FIXED_SIZE = RuleInfo(
     source="Lebeda et al. 2024, arXiv:2405.20769",
     bad=HEAD + edited(TRAIN, "poisson", "fixed-size"),
     good=edited(HEAD, "add-remove", "replace-one") + edited(TRAIN, "poisson", "fixed-size"),
-    check=_fixed_size,
+    check=_fixed_size_batches,
 )
 
 ROUNDED_STEPS = RuleInfo(
@@ -174,7 +181,7 @@ ONE_STEP = RuleInfo(
     source="Abadi et al. 2016, arXiv:1607.00133: the cost of a training run is that of all its steps",
     bad=HEAD + edited(TRAIN, "steps = 1000\n", ""),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 1"),
-    check=_one_step,
+    check=_unstated_steps,
 )
 
 NEVER_SAMPLED = RuleInfo(
@@ -187,5 +194,5 @@ NEVER_SAMPLED = RuleInfo(
     source="Balle, Barthe & Gaboardi 2018, Privacy Amplification by Subsampling, arXiv:1807.01647",
     bad=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.0"),
     good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
-    check=_never_sampled,
+    check=_zero_rates,
 )

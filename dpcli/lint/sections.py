@@ -46,38 +46,40 @@ def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, s
 
 
 def normalized(word: str) -> str:
-    """Return the word in lower case, joined by underscores."""
+    """Return a text in lower case, with underscores for its hyphens and inner spaces."""
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def is_on(value: Any) -> bool:
-    """Return whether a setting is switched on. 0, false, "off" and empty values switch it off."""
+    """Return whether a setting is switched on. 0, false, the texts in OFF and empty values switch it off."""
     return bool(value) and not (isinstance(value, str) and normalized(value) in OFF)
 
 
 def words_in(value: Any) -> Iterator[str]:
-    """Yield the normalized texts of a value: one for a text, several for a list, none for numbers and tables."""
+    """Yield a value that is a text, or the texts in a list, normalized. Nested lists, tables and numbers yield nothing."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             yield normalized(item)
 
 
 def mentions(pattern: str, *texts: str | None) -> bool:
-    """Return whether one of the texts matches the pattern, in upper or lower case."""
+    """Return whether the pattern occurs in one of the texts, in upper or lower case."""
     return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
 
 
 def entry_mentions(pattern: str, entry: Entry) -> bool:
-    """Return whether the description of a mechanism, or its name with spaces for hyphens, matches the pattern."""
+    """Return whether the pattern occurs in the description of a mechanism, or in its name with spaces for hyphens and underscores."""
     return mentions(pattern, re.sub("[-_]", " ", entry.name), entry.description)
 
 
 def has_cover_note(pipeline: Pipeline, *notes: str) -> bool:
-    """Return whether the `covers` table of a section has one of these notes, switched on."""
-    tables = [value for _, table in pipeline.sections for key, value in table.items() if normalized(key) == "covers"]
-    return any(
-        normalized(key) in notes and is_on(value) for table in tables if isinstance(table, Mapping) for key, value in table.items()
-    )
+    """Return whether the `covers` table of any section has one of these notes, switched on."""
+    for _, section in pipeline.sections:
+        for key, table in section.items():
+            is_covers = normalized(key) == "covers" and isinstance(table, Mapping)
+            if is_covers and any(normalized(note) in notes and is_on(value) for note, value in table.items()):
+                return True
+    return False
 
 
 def findings_where_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
@@ -103,7 +105,7 @@ def findings_where(
 
 
 def names_one_of(*wanted: str) -> Callable[[Any], bool]:
-    """Return a function that returns whether a value is one of these words, or a list that contains one."""
+    """Return a function that returns whether a value is one of these normalized words, or a list that contains one."""
     known = frozenset(wanted)
     return lambda value: not known.isdisjoint(words_in(value))
 

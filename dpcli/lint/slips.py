@@ -14,10 +14,11 @@ from dpcli.lint.sections import entry_mentions
 from dpcli.mechanisms.sampling.schemes import Batched
 
 # If epochs were written as steps, the steps are few and read a small share of the data. An intentionally short run has larger batches or
-# more steps.
+# more steps. The limits are the largest usual number of epochs, and a tenth of a pass.
 LIKE_EPOCHS, SHARE_OF_A_PASS = 30, Fraction(1, 10)
+# Words in names and descriptions for runs that are intentionally short.
 SHORT_RUN = r"\bfine[ -]?tun|\blora\b|\brounds?\b|\bfed(?:erat|avg)|\bwaves?\b|\bwarm(?:ing)?[ -]?up\b|\bpilot\b"
-# A percentage that was written as a rate is large for a run of many steps.
+# Rates above a tenth are rare in runs of more than a hundred steps, and are what percentages from 0.1 % on look like.
 LARGE_RATE, MANY_STEPS = Fraction(1, 10), 100
 MANY_EPOCHS = 1_000  # a larger number of epochs is probably a number of steps
 LITTLE_NOISE = 0.2  # noise multiplier at which one release has epsilon 35 at delta 1e-6
@@ -25,7 +26,7 @@ LITTLE_NOISE = 0.2  # noise multiplier at which one release has epsilon 35 at de
 SEPARATED = 2.0
 
 
-def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _short_runs(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(section in ("train", "federated") for section, _ in pipeline.sections):
         return  # dpcli train runs the number of steps that is charged, and a round is no pass over the data
     if pipeline.privacy.releases == "outputs":
@@ -48,7 +49,7 @@ def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings
 
 
-def _percentage(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _percentages(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline)
         if rate is None or getattr(entry.sampling, "batch_size", None) is not None:
@@ -62,11 +63,12 @@ def _percentage(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding((*path, "sampling", "rate"), message)
 
 
-def _little_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _too_little_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         noise, rate = _noise(entry), _rate(entry, pipeline)
         uses = 1 if rate is None else rate * _steps(entry, rate)  # expected number of steps that read a record
-        if noise is None or noise >= LITTLE_NOISE or uses <= (pipeline.privacy.delta or 0.0):
+        is_rarely_read = uses <= (pipeline.privacy.delta or 0.0)  # delta covers this probability, and no noise is needed
+        if noise is None or noise >= LITTLE_NOISE or is_rarely_read:
             continue
         if getattr(entry.spec, "noise_multiplier", None) is None:
             yield RuleFinding((*path, "sigma"), f"noise of {noise:g} times the sensitivity hides no record")
@@ -80,7 +82,7 @@ def _little_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield RuleFinding((*path, "noise_multiplier"), message)
 
 
-def _many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _too_many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline)
         if entry.epochs is None or entry.epochs <= MANY_EPOCHS or not rate or rate == 1:
@@ -113,7 +115,7 @@ def _trains(entry: Entry) -> bool:
 
 
 def _steps(entry: Entry, rate: Fraction) -> int:
-    """Return the number of runs of an entry, at most MAX_COUNT, the largest number that commands accept."""
+    """Return the number of runs of an entry. A number from epochs is cut to MAX_COUNT, the largest number that commands accept."""
     return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(steps_in(entry.epochs, rate)))
 
 
@@ -133,8 +135,8 @@ def _noise(entry: Entry) -> float | None:
 def _reveals_presence(entry: Entry, rate: Fraction, steps: int) -> bool:
     """Return whether the sum of all steps alone separates the presence and the absence of a record by more than SEPARATED.
 
-    A record moves the mean of each step by rate / noise. A sampled Gaussian mechanism leaks at least as much. The result is False for more
-    steps than commands accept.
+    In units of the noise, a record moves the mean of each step by rate / noise and that of the sum by sqrt(steps) times as much. The run
+    leaks at least as much as this sum. The result is False for noise that is not Gaussian, and for MAX_COUNT steps or more.
     """
     noise = _noise(entry)
     return noise is not None and steps < MAX_COUNT and float(rate) * sqrt(steps) / noise > SEPARATED
@@ -153,7 +155,7 @@ FEWER_THAN_ONE_PASS = RuleInfo(
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
     bad=HEAD + edited(TRAIN, "steps = 1000", "steps = 15"),
     good=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15"), "256", "240"),
-    check=_fewer_than_one_pass,
+    check=_short_runs,
 )
 
 PERCENTAGE = RuleInfo(
@@ -168,7 +170,7 @@ PERCENTAGE = RuleInfo(
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: the sampling ratio is the lot size over the number of records",
     bad=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.4"),
     good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
-    check=_percentage,
+    check=_percentages,
 )
 
 LITTLE = RuleInfo(
@@ -184,7 +186,7 @@ LITTLE = RuleInfo(
     source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
     bad=HEAD + edited(TRAIN, "1.1", "0.0043"),
     good=HEAD + TRAIN,
-    check=_little_noise,
+    check=_too_little_noise,
 )
 
 EPOCHS = RuleInfo(
@@ -197,5 +199,5 @@ EPOCHS = RuleInfo(
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
     bad=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15000"), "256", "240"),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 15000"),
-    check=_many_epochs,
+    check=_too_many_epochs,
 )

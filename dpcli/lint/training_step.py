@@ -11,12 +11,15 @@ from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, is
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
 
+# Normalised keys and values of sections, as dpcli and common training libraries call them.
 RESUME_KEYS = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
 DIVISOR_KEYS = frozenset(
     {"normalise", "normalise_by", "normaliser", "normalize", "normalize_by", "normalizer", "divide_by", "denominator"}
 )
+# Values of DIVISOR_KEYS for a number that depends on the private records.
 PRIVATE_COUNT_WORDS = frozenset({"n", "data", "dataset", "records", "actual", "actual_batch_size", "sampled_batch_size"})
 CLIP_PER_KEYS = frozenset({"clip_per", "clip_by", "clipping_granularity"})
+# Values of CLIP_PER_KEYS for the clipping of the gradient of several records.
 SEVERAL_RECORDS_WORDS = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
 MICROBATCH_KEYS = frozenset({"num_microbatches", "microbatches"})
 NOISE_KEYS = ("noise_multiplier", "sigma")
@@ -24,14 +27,14 @@ DROP_KEYS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty"
 SKIP_KEYS = frozenset({*DROP_KEYS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
 
 
-def _resumed(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _unidentified_resumptions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for name in RELEASING:
         if not any(key in ("run_id", "ledger") and is_on(value) for _, key, value in settings(pipeline, name)):
             message = "expected the run_id or the ledger of the continued run in the same section, found neither"
             yield from findings_where_on(pipeline, RESUME_KEYS, message, name)
 
 
-def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _private_divisors(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
         return  # under other adjacencies, neighbouring datasets have the same number of records
     for path, name, value in settings(pipeline):
@@ -43,7 +46,7 @@ def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding(path, message)
 
 
-def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _joint_clipping(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a bound on a sum of several gradients does not bound the gradient of one record: clip the gradient of each record"
     yield from findings_where(pipeline, CLIP_PER_KEYS, names_one_of(*SEVERAL_RECORDS_WORDS), message)
     if any(name in CLIP_PER_KEYS for _, name, _ in settings(pipeline)):
@@ -53,23 +56,23 @@ def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where(pipeline, MICROBATCH_KEYS, lambda value: is_on(value) and value not in batch_sizes, message)
 
 
-def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _unaccounted_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "without the stated noise, the epsilon of the file does not hold"
     yield from findings_where_on(pipeline, frozenset({"disable_dp"}), message)
-    noises: set[float | None] = set()
-    for _, entry in entries(pipeline):
-        noises |= {getattr(entry.spec, key, None) for key in NOISE_KEYS}
-    noises.discard(None)
+    accounted_noises = {getattr(entry.spec, key, None) for _, entry in entries(pipeline) for key in NOISE_KEYS} - {None}
+    if not accounted_noises:
+        return
     for path, name, value in settings(pipeline, "train"):
-        if noises and name in NOISE_KEYS and _is_number(value) and value not in noises:
+        if name in NOISE_KEYS and _is_number(value) and value not in accounted_noises:
             yield RuleFinding(path, f"expected the noise of a mechanism of this file, found {value!r}")
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a TOML value is a number. In Python, True and False are integers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _skipped_batches(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(isinstance(entry.sampling, Poisson | BallsInBins) for _, entry in entries(pipeline)):
         message = "a batch of random size may be small or empty, and a skipped step reveals this: take every step, with its noise"
         yield from findings_where_on(pipeline, SKIP_KEYS, message)
@@ -89,7 +92,7 @@ RESUMED = RuleInfo(
     source="observed in Opacus, whose accountants are saved apart from the model; Ponomareva et al. 2023, arXiv:2303.00654",
     bad=HEAD + TRAIN + train_section({"resume": '"runs/7/last.pt"'}),
     good=HEAD + TRAIN + train_section({}),
-    check=_resumed,
+    check=_unidentified_resumptions,
 )
 
 NORMALISED = RuleInfo(
@@ -104,7 +107,7 @@ NORMALISED = RuleInfo(
     source="Opacus issues 571 and 819, https://github.com/pytorch/opacus/issues/571",
     bad=HEAD + TRAIN + train_section({"normalise_by": '"len(data)"'}),
     good=HEAD + TRAIN + train_section({}),
-    check=_normalised,
+    check=_private_divisors,
 )
 
 CLIPPED_TOGETHER = RuleInfo(
@@ -121,7 +124,7 @@ CLIPPED_TOGETHER = RuleInfo(
     "arXiv:2303.00654",
     bad=HEAD + TRAIN + train_section({"clip_per": '"microbatch"'}),
     good=HEAD + TRAIN + train_section({"physical_batch_size": "16"}),
-    check=_clipped_together,
+    check=_joint_clipping,
 )
 
 OTHER_NOISE = RuleInfo(
@@ -137,7 +140,7 @@ OTHER_NOISE = RuleInfo(
     source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
     bad=HEAD + TRAIN + train_section({"noise_multiplier": "0.7"}),
     good=HEAD + TRAIN + train_section({}),
-    check=_other_noise,
+    check=_unaccounted_noise,
 )
 
 SKIPS_EMPTY = RuleInfo(
@@ -153,5 +156,5 @@ SKIPS_EMPTY = RuleInfo(
     source="Opacus issues 161 and 612, https://github.com/pytorch/opacus/issues/612",
     bad=HEAD + TRAIN + train_section({"drop_last": "true"}),
     good=HEAD + TRAIN + train_section({}),
-    check=_skips_empty,
+    check=_skipped_batches,
 )

@@ -83,7 +83,7 @@ BOUNDED = (
 LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"
 
 
-def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _mistaken_norms(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         sensitivity = getattr(entry.spec, "sensitivity", None)
         has_laplace_noise = getattr(entry.spec, "scale", None) is not None
@@ -99,17 +99,18 @@ def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _square_of(value: float) -> int | None:
-    """Return the whole number up to 10, but no square, whose root is within 1e-3 of this value; None if there is none.
+    """Return the whole number from 2 to 10 whose irrational root the value states, to within 1e-3; None if there is none.
 
-    A value with fewer than three decimals is the root of none.
+    The result is also None for a value with fewer than three decimals, which may be any sensitivity.
     """
     decimals = len(f"{value:.12g}".partition(".")[2])
     if decimals < 3:
         return None
-    return next((number for number in (2, 3, 5, 6, 7, 8, 10) if abs(value - sqrt(number)) < 1e-3), None)
+    numbers_without_whole_root = (2, 3, 5, 6, 7, 8, 10)
+    return next((number for number in numbers_without_whole_root if abs(value - sqrt(number)) < 1e-3), None)
 
 
-def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _one_bin_sensitivities(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.REPLACE_ONE:
         return
     for path, entry in entries(pipeline):
@@ -122,8 +123,11 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _sensitivity(spec: Spec) -> tuple[str, str]:
-    """Return the key that states a sensitivity of 1 for a vector, and the sensitivity for two bins; ("", "") if no key states 1."""
-    if getattr(spec, "dimension", None) == 1:  # a single number
+    """Return the key that states a sensitivity of 1, and the sensitivity that a change of two bins needs.
+
+    The result is ("", "") if no key states 1, or if dimension = 1 says that a single number is released.
+    """
+    if getattr(spec, "dimension", None) == 1:
         return "", ""
     required = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
     for key in ("sensitivity", "l2_sensitivity"):
@@ -132,28 +136,27 @@ def _sensitivity(spec: Spec) -> tuple[str, str]:
     return "", ""
 
 
-def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    for path, text in _on_tuning(pipeline):
+def _uncounted_runs(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, text in _texts_on_tuning(pipeline):
         if mentions(UNCOUNTED, text) and not mentions(FREE, text):
             message = (
-                f'"{_cut(text)}": every run on the private data is a release, but the printed epsilon does not include these: count them, '
-                "or search on public data"
+                f'"{_quotation(text)}": every run on the private data is a release, but the printed epsilon does not include these: '
+                "count them, or search on public data"
             )
             yield RuleFinding(path, message)
 
 
-def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """Yield the texts of the file about the search for hyperparameters, with their places."""
+def _texts_on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """Yield the texts of disclosure.tuning and of `tuning` in covers tables, with their paths."""
     if pipeline.disclosure.tuning is not None:
         yield ("disclosure", "tuning"), pipeline.disclosure.tuning
     for section, table in pipeline.sections:
         for key, notes in table.items():
-            text = notes.get("tuning") if normalized(key) == "covers" and isinstance(notes, Mapping) else None
-            if isinstance(text, str):
-                yield (section, key, "tuning"), text
+            if normalized(key) == "covers" and isinstance(notes, Mapping) and isinstance(notes.get("tuning"), str):
+                yield (section, key, "tuning"), notes["tuning"]
 
 
-def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
+def _secret_sizes(pipeline: Pipeline) -> Iterator[RuleFinding]:
     text, size = pipeline.disclosure.data, pipeline.privacy.dataset_size
     if text is None or mentions(BOUNDED, text) or not mentions(SECRET_SIZE, text):
         return
@@ -163,12 +166,12 @@ def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
         stated = "this text states a number"
     else:
         return
-    message = f'"{_cut(text)}": {stated}, and every reader of the file or of its report sees the size'
+    message = f'"{_quotation(text)}": {stated}, and every reader of the file or of its report sees the size'
     yield RuleFinding(("disclosure", "data"), message)
 
 
-def _cut(text: str) -> str:
-    """Return a text in at most LONGEST_QUOTE characters, escaped and on one line."""
+def _quotation(text: str) -> str:
+    """Return a text on one line, escaped and then cut to LONGEST_QUOTE characters."""
     from dpcli.file.toml.shown import escaped
 
     line = escaped(" ".join(text.split()))
@@ -216,7 +219,7 @@ OTHER_NORM = RuleInfo(
     source="Dwork & Roth 2014, The Algorithmic Foundations of Differential Privacy, definition 3.1 and theorem 3.6",
     bad=HEAD + edited(edited(TWO_BINS, "L1 sensitivity 2", "L2 sensitivity"), "2.0", "1.41422"),
     good=HEAD + TWO_BINS,
-    check=_other_norm,
+    check=_mistaken_norms,
 )
 
 ONE_BIN = RuleInfo(
@@ -233,7 +236,7 @@ ONE_BIN = RuleInfo(
     "privacy",
     bad=edited(HEAD, "add-remove", "replace-one") + edited(HISTOGRAM_OF_AGES, "= 2\n", "= 1\n"),
     good=edited(HEAD, "add-remove", "replace-one") + HISTOGRAM_OF_AGES,
-    check=_one_bin,
+    check=_one_bin_sensitivities,
 )
 
 UNCOUNTED_RUNS = RuleInfo(
@@ -249,7 +252,7 @@ UNCOUNTED_RUNS = RuleInfo(
     source="Papernot & Steinke 2022, arXiv:2110.03620",
     bad=HEAD + TRAIN + edited(SEARCHED, "counted in steps", "not counted"),
     good=HEAD + TRAIN + SEARCHED,
-    check=_uncounted,
+    check=_uncounted_runs,
 )
 
 SECRET_SIZES = RuleInfo(
@@ -265,5 +268,5 @@ SECRET_SIZES = RuleInfo(
     source="NIST SP 800-226 (2025), on units of privacy; Ponomareva et al. 2023, arXiv:2303.00654, section 5.3.3",
     bad=HEAD + TRAIN + edited(PATIENTS, "is published", "is confidential"),
     good=HEAD + TRAIN + PATIENTS,
-    check=_secret_size,
+    check=_secret_sizes,
 )

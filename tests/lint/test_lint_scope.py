@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.registry import FORMATS
-from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, rule, scope_of
+from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, rule
+from dpcli.lint.rule_scope import scope_of
 from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.gate.repositories import committed, git

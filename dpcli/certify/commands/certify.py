@@ -71,7 +71,7 @@ def command(
     from dpcli.certify.certificate import prove
     from dpcli.certify.documents.proof import proved
     from dpcli.certify.named_certificate import text_of
-    from dpcli.cli.options import write as write_file
+    from dpcli.cli.document_files import write as write_file
     from dpcli.file.pipeline.read import parse
     from dpcli.file.toml.limits import read_bytes
     from dpcli.lint.run import judge

@@ -9,6 +9,9 @@ import click
 
 from dpcli.cli.options import emit, output_options
 
+CORE_PACKAGES = ("click", "numpy", "scipy", "rich")  # required packages, except for tomli, which only reads files
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # name of the package that installs a module, if the names differ
+
 
 @click.command(short_help="Check that this machine has what dpcli needs.")
 @click.option("--ledger", metavar="PATH", help="Examine the folder or server of this ledger. Default: the current directory.")
@@ -22,10 +25,6 @@ def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     from dpcli.doctor.documents.doctor import document
 
     return emit(document(examine(ledger)), format_, outputs)
-
-
-CORE_PACKAGES = ("click", "numpy", "scipy", "rich")  # packages that dpcli needs without extras
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # packages of modules, if the names differ
 
 
 @click.command(short_help="Print the versions of dpcli and of its packages.")

@@ -14,14 +14,14 @@ from dpcli.document.schemas import SCHEMAS
 def document(facts: tuple[Fact, ...]) -> Document:
     """Return the document of `dpcli doctor`. Its exit code is 1 if something that dpcli needs is broken."""
     is_healthy = healthy(facts)
-    warned = [fact for fact in facts if fact.verdict == "warn"]
-    verdict: Literal["pass", "warn", "fail"] = "warn" if warned else "pass"
+    warnings = [fact for fact in facts if fact.verdict == "warn"]
+    verdict: Literal["pass", "warn", "fail"] = "warn" if warnings else "pass"
     if not is_healthy:
         verdict = "fail"
     advised = [fact for fact in facts if fact.advice and fact.verdict in ("warn", "fail")]
     rows = tuple((fact.name, fact.verdict, fact.value) for fact in facts)
     return Document(
-        headline=_headline(facts, len(warned)),
+        headline=_headline(facts, len(warnings)),
         data={"schema": "dpcli/doctor/v1", "facts": [asdict(fact) for fact in facts], "exit_code": int(not is_healthy)},
         verdict=verdict,
         tables=(
@@ -40,12 +40,12 @@ def document(facts: tuple[Fact, ...]) -> Document:
     )
 
 
-def _headline(facts: tuple[Fact, ...], warned: int) -> str:
-    """Return a line that names what is broken, or gives the number of warnings."""
+def _headline(facts: tuple[Fact, ...], warning_count: int) -> str:
+    """Return a line that names what is broken or, if nothing is, gives the number of warnings."""
     broken = [fact.name for fact in facts if fact.verdict == "fail"]
     if broken:
         return f"broken: {', '.join(broken)}"
-    return f"nothing is broken; {warned} warning{'' if warned == 1 else 's'}"
+    return f"nothing is broken; {warning_count} warning{'' if warning_count == 1 else 's'}"
 
 
 def _line(fact: Fact) -> str:
@@ -62,7 +62,7 @@ def version_document(
         version: Version of dpcli.
         python: Version of Python.
         platform: Name of the platform.
-        packages: Versions of the required packages.
+        packages: Versions of required packages.
         extras: Versions of the installed optional packages.
         formats: Newest format of each kind of file or database that dpcli reads and writes.
     """

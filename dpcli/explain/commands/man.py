@@ -31,7 +31,7 @@ def command(directory: str) -> None:
     and the pages of section 7 (dpcli-tutorial.7 and others)."""
     import os
 
-    from dpcli.cli.options import write
+    from dpcli.cli.document_files import write
 
     if not directory:
         raise InputError("DIRECTORY: expected a folder, found an empty name; . is the current folder")

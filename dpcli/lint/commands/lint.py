@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
     from dpcli.lint.mend import Mend
 
-
-ACCESS_LIST = "system.posix_acl_access"
+ACCESS_LIST = "system.posix_acl_access"  # name of the extended attribute in which Linux keeps an access control list
 
 
 @click.command(short_help="Check files against the catalogue of known failures.")
@@ -51,9 +50,9 @@ def command(
 ) -> int:
     """Check FILES against the catalogue of known failures (for example, dpcli explain DP101 explains a rule).
 
-    A file with keys of a policy of dpcli gate, and without keys of a pipeline, is read as a policy. A folder stands for all pipelines and
-    policies in it (*.toml). Unreadable files, and errors that no gate may waive, are always reported. Every format shows the number of
-    findings by rule that --select or --ignore left out.
+    A file with keys of a policy of dpcli gate, and without keys of a pipeline, is read as a policy. The same holds for a schedule of dpcli
+    budget plan. A folder stands for all pipelines, policies and schedules in it (*.toml). Unreadable files, and errors that no gate may
+    waive, are always reported. Every format shows the number of findings by rule that --select or --ignore left out.
 
     --fix repairs keys and words that differ by one letter from a known one, numbers in quotes or with a needless decimal point, and epochs
     that are no whole number of steps: these become the number of steps that is charged. Comments and order stay. --fix does not change a
@@ -63,8 +62,8 @@ def command(
     Exit code 0: no errors. 1: an error. 2: a file cannot be read or repaired. 4: --ledger cannot be read.
     """
     from dpcli.file.pipeline.read import unfolded
-    from dpcli.lint.catalogue import scope_of
-    from dpcli.lint.documents.lint import exit_code, first_error, render
+    from dpcli.lint.documents.lint import document, exit_code, first_error, render
+    from dpcli.lint.rule_scope import scope_of
     from dpcli.lint.run import is_lintable
 
     if not files and ledger is None:
@@ -73,7 +72,7 @@ def command(
     given, files = files, unfolded(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
-    is_refused = [not _mend(file, given) for file in files] if fix else []
+    refused = [file for file in files if not _mend(file, given)] if fix else []
     places = list(files)
     findings: list[Diagnostic] = []
     for file in files:
@@ -81,21 +80,23 @@ def command(
     if ledger:
         places.append(ledger)
         findings += _ledger_findings(ledger, dataset)
-    diagnostics, left = scope.selected(findings)
+    diagnostics, omitted = scope.selected(findings)
     if format_ == "text" and not outputs:
-        show(render(places, diagnostics, left))
+        show(render(places, diagnostics, omitted))
         if code := exit_code(diagnostics):
             complain(first_error(diagnostics))
-        return max(code, 2 if any(is_refused) else 0)
-    from dpcli.lint.documents.lint import document
-
-    return emit(document(places, diagnostics, left, any(is_refused)), format_, outputs)
+        return max(code, 2 if refused else 0)
+    return emit(document(places, diagnostics, omitted, bool(refused)), format_, outputs)
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:
-    """Repair a file in place, print each repair, and return True.
+    """Repair a file in place, print each repair, and return True, also if there is nothing to repair.
 
-    If the file cannot be repaired, print the reason and return False. The other files are then still repaired.
+    If the file may not or cannot be replaced, print the reason and return False.
+
+    Args:
+        path: Path of the file.
+        given: The files and folders on the command line. A file that is not among them must lie in one of these folders.
     """
     from dpcli.file.toml.limits import escaped_path
 
@@ -110,12 +111,10 @@ def _mend(path: str, given: Sequence[str]) -> bool:
 
 
 def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
-    """Return the findings in a file.
-
-    If a file in a folder cannot be read, this is its only finding.
+    """Return the findings in a file. If a file in a folder of `given` cannot be read, this is its only finding.
 
     Raises:
-        InputError: A file that is named on the command line cannot be read.
+        InputError: The file cannot be read and is itself in `given`, the files and folders on the command line.
     """
     from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path
@@ -130,7 +129,7 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 
 def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
-    """Return the findings about a ledger."""
+    """Return the findings about a dataset of a ledger. Raises InputError or LedgerError if it cannot be opened."""
     from dpcli.ledger.commands.budget import opened_ledger
     from dpcli.ledger.ledger_findings import findings
 
@@ -148,7 +147,8 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
         folders: The folders in which the file must lie; empty if it may lie anywhere.
 
     Raises:
-        InputError: A replacement would change more than the text of the file, or the file has changed since it was read.
+        InputError: A replacement would change more than the text of the file; the file has changed since it was read, or cannot be
+            written; or the system is not POSIX.
     """
     from dpcli.base.extras import require_posix
     from dpcli.file.toml.findings import InvalidFile
@@ -167,7 +167,8 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     if not repairs:
         return ()
     require_posix("lint --fix")
-    name, real = f"--fix: {escaped_path(path)}", os.path.realpath(path)
+    name = f"--fix: {escaped_path(path)}"
+    real = os.path.realpath(path)
     refusal = next(_refusals(real, folders), None)
     if refusal is not None:
         raise InputError(f"{name}: not repaired: {refusal}")
@@ -205,6 +206,7 @@ def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
 
 
 def _attributes(real: str) -> Sequence[str]:
+    """Return the names of a file's extended attributes; none if the system or the file system has none."""
     try:
         return os.listxattr(real) if hasattr(os, "listxattr") else ()
     except OSError:

@@ -41,15 +41,18 @@ def finding(d: Diagnostic) -> Finding:
 
 
 def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], sets_exit_code: bool = True) -> Document:
-    """Return the document with the diagnostics added in every form. sets_exit_code: whether an error changes exit code 0 to 1."""
+    """Return the document with the diagnostics added to its data, notes and findings.
+
+    An error makes the verdict "fail", unless it is "unknown". sets_exit_code: whether an error changes exit code 0 to 1.
+    """
     if not diagnostics:
         return document
-    unsound = any(d.severity == "error" for d in diagnostics)
-    code = document.exit_code or int(unsound and sets_exit_code)
+    has_error = any(d.severity == "error" for d in diagnostics)
+    code = document.exit_code or int(has_error and sets_exit_code)
     return replace(
         document,
         exit_code=code,
-        verdict="fail" if unsound and document.verdict != "unknown" else document.verdict,
+        verdict="fail" if has_error and document.verdict != "unknown" else document.verdict,
         data={**document.data, "diagnostics": [diagnostic_data(d) for d in diagnostics], "exit_code": code},
         notes=(*map(note, diagnostics), *document.notes),
         findings=(*document.findings, *map(finding, diagnostics)),
@@ -57,5 +60,5 @@ def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], se
 
 
 def note(d: Diagnostic) -> str:
-    """Return a diagnostic as one line of text."""
+    """Return a diagnostic as one line of text, without its line number."""
     return f"{d.path}: {d.severity} {d.rule}: {f'{d.key}: ' if d.key else ''}{d.message}"

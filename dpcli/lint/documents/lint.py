@@ -13,31 +13,31 @@ from dpcli.file.toml.findings import Diagnostic, render_all
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 
-def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
+def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Mapping[str, int] | None = None) -> str:
     """Return the findings and the summary line as text. The arguments are those of `document`."""
-    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, left) + "\n"
+    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, omitted) + "\n"
 
 
-def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
-    """Return a line with the numbers of errors, warnings, files and left-out findings."""
+def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Mapping[str, int] | None = None) -> str:
+    """Return a line, without a newline, with the numbers of errors, warnings, files and left-out findings."""
     errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
     warnings = len(diagnostics) - errors
     counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')} in {_counted(len(paths), 'file')}"
-    return f"{counts}; {left_out(left)}" if left else counts
+    return f"{counts}; {left_out(omitted)}" if omitted else counts
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def left_out(left: Mapping[str, int]) -> str:
+def left_out(omitted: Mapping[str, int]) -> str:
     """Return the left-out findings in words, such as `3 left out by --select or --ignore (2 DP105, 1 DP304)`."""
-    rules = ", ".join(f"{count} {code}" for code, count in left.items())
-    return f"{sum(left.values())} left out by --select or --ignore ({rules})"
+    rules = ", ".join(f"{count} {code}" for code, count in omitted.items())
+    return f"{sum(omitted.values())} left out by --select or --ignore ({rules})"
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
-    """Return 2 if a file cannot be read as a pipeline, 1 if there is an error, else 0."""
+    """Return 2 if there is an error of the reader (DP001 to DP005), 1 if there is another error, else 0."""
     errors = [d.rule for d in diagnostics if d.severity == "error"]
     if any(rule <= "DP005" for rule in errors):
         return 2
@@ -45,7 +45,7 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
 
 
 def first_error(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return the first error in one line, with the number of the others."""
+    """Return the first error in one line, with the number of the others. At least one diagnostic must be an error."""
     first, *more = [d for d in diagnostics if d.severity == "error"]
     place = f"{first.path}:{first.line}:{first.column}" if first.line else first.path
     words = f"{place}: {first.rule}: {f'{first.key}: ' if first.key else ''}{first.message}"
@@ -53,33 +53,33 @@ def first_error(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def document(
-    paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None, repair_refused: bool = False
+    paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Mapping[str, int] | None = None, repair_refused: bool = False
 ) -> Document:
     """Return the document of `dpcli lint`.
 
     Args:
         paths: Paths of the files and of a ledger.
         diagnostics: The findings.
-        left: Number of findings by rule that --select or --ignore left out. Every format shows it.
-        repair_refused: Whether a file could not be repaired.
+        omitted: Number of findings by rule that --select or --ignore left out. Every format shows it.
+        repair_refused: Whether a file could not be repaired. The exit code is then 2.
     """
-    left = left or {}
+    omitted = omitted or {}
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     code = max(exit_code(diagnostics), 2 if repair_refused else 0)
     verdict: Literal["pass", "warn", "fail"] = "warn" if diagnostics else "pass"
     if errors:
         verdict = "fail"
-    notes = {rule: left_out({rule: count}) for rule, count in left.items()}
+    notes = {rule: left_out({rule: count}) for rule, count in omitted.items()}
     note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
     note_checks = [Check(rule, True, note, waived=True) for rule, note in notes.items()]
     note_records = [_note_record(rule, note) for rule, note in notes.items()]
     return Document(
-        headline=summary(paths, diagnostics, left),
+        headline=summary(paths, diagnostics, omitted),
         data={
             "schema": "dpcli/lint/v1",
             "files": list(paths),
-            "left_out": sum(left.values()),
-            "left_out_rules": dict(left),
+            "left_out": sum(omitted.values()),
+            "left_out_rules": dict(omitted),
             "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
             "exit_code": code,
         },
@@ -111,6 +111,6 @@ def _note_record(rule: str, note: str) -> dict[str, Any]:
 
 
 def _check(path: str, errors: Sequence[Diagnostic]) -> Check:
-    """Return the check of a file, which fails if the file has errors."""
+    """Return the check of a file, which fails if the file has errors. `errors` may contain those of other files."""
     texts = [f"{d.line}:{d.column}: {d.rule}: {d.key}: {d.message}" for d in errors if d.path == path]
     return Check(path, not texts, "; ".join(texts))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.options import each_once, emit, output_options, write
+from dpcli.cli.document_files import write
+from dpcli.cli.options import each_once, emit, output_options
 from dpcli.cli.outputs import ledger_files, protect, require_writable, split_pictures
 from dpcli.cli.printing import show
 from dpcli.sessions.commands.predicting import charged_ledger

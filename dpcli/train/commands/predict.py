@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.options import RealRange, emit, output_options, write
+from dpcli.cli.document_files import write
+from dpcli.cli.options import RealRange, emit, output_options
 
 
 @click.command(short_help="Print labels or text from a training run's model.")

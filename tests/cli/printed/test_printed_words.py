@@ -16,7 +16,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
-from dpcli.cli import options
+from dpcli.cli import document_files
 from dpcli.document.document import Document
 from dpcli.explain.lists import EXIT_CODES
 from dpcli.explain.lookup import explain, picture
@@ -90,13 +90,13 @@ def test_every_heading_of_a_table_is_explained() -> None:
 def printed(*arguments: str) -> list[Document]:
     """The documents that a command prints."""
     kept: list[Document] = []
-    pieces = options._pieces
+    pieces = document_files.pieces_of
 
     def keeping(document: Document, *others: Any) -> Any:
         kept.append(document)
         return pieces(document, *others)
 
-    with mock.patch.object(options, "_pieces", keeping):
+    with mock.patch.object(document_files, "pieces_of", keeping):
         dpcli(*arguments)
     return kept
 

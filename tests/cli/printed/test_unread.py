@@ -10,7 +10,8 @@ import click
 import pytest
 
 from dpcli.base.registry import FORMATS
-from dpcli.cli.options import REPORTED, Settings
+from dpcli.cli.error_reports import REPORTED
+from dpcli.cli.printing import Settings
 from dpcli.document.formats.facts import judges
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats

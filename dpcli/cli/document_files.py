@@ -1,0 +1,104 @@
+"""Documents as text and in files: their rendering in a format, and the writing of a file after the checks that protect inputs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import FORMATS
+
+if TYPE_CHECKING:
+    from dpcli.cli.printing import Settings
+    from dpcli.document.document import Document
+
+DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40  # width of a text if the output is no terminal, and the smallest width, in characters
+DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
+
+
+def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
+    """Write a text, as UTF-8, or bytes to a file. The other parameters and errors are those of `write_each`."""
+    write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
+
+
+def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
+    """Write pieces to a file.
+
+    Args:
+        path: Path of the file.
+        pieces: The content. Texts are written as UTF-8.
+        append: Whether to add the content to the end of the file. Otherwise the file is replaced.
+        inputs: Texts that may name input files, which must not be replaced; None for the arguments of the running command.
+
+    Raises:
+        InputError: The path is "-"; the file cannot be written; or it is an input, a protected file or an SQLite database.
+    """
+    from dpcli.cli import outputs as protected
+
+    if path == "-":
+        raise InputError(DASH_REFUSAL)
+    protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
+    protected.require_free(path)
+    try:
+        with open(path, "ab" if append else "wb") as file:
+            for piece in pieces:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def split_output(output: str) -> tuple[str, str]:
+    """Return the format and the path of an output FORMAT=PATH."""
+    name, _, path = output.partition("=")
+    return name, path
+
+
+def pieces_of(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
+    """Return the text of a document in a format, in pieces.
+
+    A long document in a format that can be streamed is rendered piece by piece while the pieces are written. Otherwise there is one piece.
+    """
+    from dpcli.document.formats.facts import streams
+
+    stream = streams(name) if document.long else None
+    if stream is None:
+        return (render(document, name, settings),)
+    return stream(document, **_layout(name, settings))
+
+
+def render(document: Document, name: str, settings: Settings | None) -> str:
+    """Return the document in a format as text. settings: the global options for output to a terminal; None for a file, without color."""
+    renderer: Callable[..., str] = load(FORMATS[name])
+    return renderer(document, **_layout(name, settings))
+
+
+def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
+    """Return the arguments `width` (in characters) and `color` of a format that is shown on a screen; no arguments for other formats."""
+    from dpcli.document.formats.facts import for_screen
+
+    if not for_screen(name):
+        return {}
+    color = settings is not None and wants_color(settings.color)
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return {"width": DEFAULT_WIDTH, "color": color}
+    import shutil  # slow to import, and not needed to write files
+
+    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    return {"width": max(SMALLEST_WIDTH, columns), "color": color}
+
+
+def wants_color(choice: str) -> bool:
+    """Return whether to use color. choice: value of --color.
+
+    Unless it is "auto", it decides. Then NO_COLOR decides, then FORCE_COLOR, and then whether standard output is a terminal with colors.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,94 @@
+"""Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.registry import FORMATS
+from dpcli.cli.document_files import render, split_output, write
+from dpcli.cli.printing import show
+
+if TYPE_CHECKING:
+    from dpcli.document.document import Document
+
+REPORTED = "reported"  # note that marks an error which was already written into the reports
+
+
+def report_error(
+    error: BaseException,
+    invocation: tuple[str, str],
+    format_: str,
+    outputs: Sequence[str],
+    outlives_errors: bool,
+    inputs: Sequence[str] | None = None,
+    spares_data: bool = False,
+) -> None:
+    """Write an error into each report. Print it too if CI systems evaluate the printed format.
+
+    A report that cannot be written is skipped without a message, because the first error is the one to show.
+
+    Args:
+        error: The error.
+        invocation: The command as the user typed it, and its first file.
+        format_: The printed format.
+        outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
+        outlives_errors: Whether reports that no CI system evaluates stay unchanged.
+        inputs: As in `write_each`.
+        spares_data: Whether existing files that may be data stay unchanged, if no CI system evaluates their format.
+    """
+    from dpcli.cli.outputs import may_be_data
+    from dpcli.document.formats.facts import appended, judges
+
+    document = _error_document(error, *invocation)
+    written: set[str] = set()
+    for name, path in map(split_output, outputs):
+        if name not in FORMATS:  # a picture, which cannot show an error
+            continue
+        stays = outlives_errors or (spares_data and may_be_data(path))
+        place = os.path.realpath(path)
+        if place in written or (stays and not judges(name)):
+            continue
+        written.add(place)
+        with suppress(DpcliError):
+            write(path, _error_text(document, name), appended(name), inputs)
+    if judges(format_):
+        show(render(document, format_, None))
+
+
+def _error_document(error: BaseException, words: str, path: str) -> Document:
+    """Return the document of an error, with the exit code that `dpcli.cli.main` gives it.
+
+    Args:
+        error: The error.
+        words: The command as the user typed it.
+        path: First file of the command; "" if there is none.
+    """
+    from dpcli.document.document import error_document
+    from dpcli.file.toml.findings import InvalidFile
+    from dpcli.lint.documents.diagnostics import finding
+
+    message, code = str(error), 70
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        message, code = "interrupted", 130
+    elif isinstance(error, click.ClickException):
+        message, code = error.message, error.exit_code
+    elif isinstance(error, DpcliError):
+        code = error.exit_code
+    elif isinstance(error, OSError):
+        code = 2
+    places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
+    return error_document(words, path, message or type(error).__name__, code, places)
+
+
+def _error_text(document: Document, name: str) -> str:
+    """Return the document of an error in a format; its headline if the format cannot show the document."""
+    try:
+        return render(document, name, None)
+    except InputError:
+        return f"{document.headline}\n"
