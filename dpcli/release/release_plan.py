@@ -51,8 +51,8 @@ class ReleasePlan(PricedFile):
         """Return the plan with the window that the ledger's blocks define, as a condition on rows.
 
         Raises:
-            InputError: dpcli cannot decide which rows are in the window, or the names of the units show that the bounded unit is not the
-                unit that the file claims to protect.
+            InputError: The file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names of
+                the units show that the bounded unit is not the unit that the file claims to protect.
         """
         from dpcli.sessions.unit_check import require_bounded
 
@@ -213,7 +213,7 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return the paths that no other output may overwrite: the files of the release, and the folders that it will create."""
+    """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
     return (*files, *_missing_folders(plan.folder))
 

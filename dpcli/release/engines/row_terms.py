@@ -174,8 +174,8 @@ class RowWriter:
             raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
         layers = self.layers
         number = layers.bind(self._clamped_steps(steps, scalar))
-        if steps.squared is not None:
-            distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared).write(layers)))
+        if steps.squared_about is not None:
+            distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared_about).write(layers)))
             wide = layers.dialect.wide(distance.sql)
             number = layers.bind(Term(f"({wide} * {wide})", distance.depth))
         if steps.missing is None:
@@ -207,7 +207,7 @@ def _require_exact(steps: Steps) -> None:
     """Raise InputError if sums of the steps might be rounded or overflow."""
     if not STEP_LEAST <= steps.step <= STEP_MOST:
         raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
-    largest = max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0))
+    largest = max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared_about or 0))
     if not steps.minimum <= steps.maximum or largest > MOST_STEPS:
         raise InputError(f"min, max: expected a range of at most 2^53 steps from 0, found {steps.minimum} to {steps.maximum}")
     if steps.missing is not None and not math.isfinite(steps.missing):

@@ -14,7 +14,7 @@ from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
 from dpcli.release.answers.postprocessing import CONSISTENT, make_consistent
-from dpcli.release.data_source import Source
+from dpcli.release.data_source import NUMBER_TYPES, Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
@@ -121,7 +121,7 @@ class CountQuery(NoisyQuery):
             rows.append(postprocessed_row(self, key, adjusted.get(key, 0), interval))
         interval = additive_interval(total, total_law, self.confidence)
         rows.append(postprocessed_row(self, ("total",) * len(self.by), sum(adjusted.values()), interval))
-        return answer_of(self, tuple(rows), NOISE_ALONE, None, CONSISTENT)
+        return answer_of(self, tuple(rows), additions=(CONSISTENT,))
 
     def _adjusted(
         self, parts: NumbersByKey, total: int, part_variance: Fraction, total_variance: Fraction
@@ -166,7 +166,7 @@ class HistogramQuery(NoisyQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         column = source.columns.get(self.column)
-        if column is not None and column.type not in ("integer", "decimal"):
+        if column is not None and column.type not in NUMBER_TYPES:
             yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
@@ -239,9 +239,8 @@ class ThresholdQuery(Query):
         keys = self.ordered(setting)
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         reached = above_threshold(counts, self.above, self.laws(setting))
-        rows = tuple(
-            AnswerRow(key, is_reached) for key, is_reached in zip(keys, reached, strict=False)
-        )  # keys after the end have no row
+        asked = keys[: len(reached)]  # the technique may end before the last key
+        rows = tuple(AnswerRow(key, is_reached) for key, is_reached in zip(asked, reached, strict=True))
         by = () if self.column is None else (self.column,)
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 
