@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import InputError, Unavailable
 from dpcli.file.keys.tables import plain
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
@@ -165,7 +165,8 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
                 place = f'{path}: query "{priced.query.name}"'
                 Expressions(columns).condition(priced.query.where, "where")
     except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+        kind = Unavailable if isinstance(error, Unavailable) else InputError
+        raise kind(f"{place}: {error}") from None
 
 
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:
