@@ -11,7 +11,7 @@ DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
 COLLATIONS = ("noaccent", "nfc")  # two different collations of DuckDB, so that every column lacks one of them
-DIGEST_BITS = 48  # number of bits of a digest
+DIGEST_BITS = 48  # number of bits of a digest, the first 12 hexadecimal digits of SHA-256; a double represents them exactly
 
 
 class Dialect:
@@ -233,7 +233,8 @@ class SparkSql(Dialect):
         return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), 12), 16, 10) AS BIGINT)"
 
     def matches(self, sql: str, pattern: str) -> str:
-        return f"({sql} RLIKE {self.text(f'^(?:{pattern}){chr(92)}z')})"
+        whole = f"^(?:{pattern})\\z"  # \z is the end of the text; $ would also match before a final line break
+        return f"({sql} RLIKE {self.text(whole)})"
 
     def week(self, sql: str) -> str:
         return f"trunc({sql}, 'WEEK')"

@@ -25,6 +25,7 @@ class SpillFolder:
     lock: int
 
     def remove(self) -> None:
+        """Delete the folder, as far as possible, and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self.lock)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest
+TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest. Any share is valid
 HIDDEN_KEYS = (
     "keys that few units have are not shown; a key whose true count is not far above {:,} is shown only if its noise was high: then the "
     "interval is too high, and its confidence is lower than stated"
@@ -184,7 +184,7 @@ class HistogramQuery(NoisyQuery):
         return additive_answer(self, release, by_bin, NOISE_ALONE, (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
-        """Return a bin as an interval."""
+        """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""
         low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, to distinguish all bins
         is_last = number == len(self.bins) - 2
         return f"[{low}, {high}]" if is_last else f"[{low}, {high})"

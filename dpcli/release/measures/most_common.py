@@ -29,7 +29,7 @@ OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuery(Query):
-    """A measure that chooses among the values of a column by their noisy counts. The counts are not released."""
+    """A measure that releases common values of a column, but not their counts."""
 
     keyed: ClassVar[bool] = True
 
@@ -127,6 +127,7 @@ class ModeQuery(ChoiceQuery):
 
     @property
     def tests(self) -> bool:
+        """Return whether the mode is released by propose-test-release."""
         return self.method == "propose-test-release"
 
     def problems(self) -> Iterator[Problem]:

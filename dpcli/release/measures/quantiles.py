@@ -92,6 +92,7 @@ class QuantileQuery(Query):
         return f"{number:,f} row{'s' if number != 1 else ''}"
 
     def share(self, position: int) -> Fraction:
+        """Return the share at a position of `quantiles`, exactly as the decimal that the file states."""
         return Fraction(repr(self.quantiles[position]))
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
