@@ -54,6 +54,7 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta_left(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None and budget.epsilon is not None:
+        # A query that states rho has no finite pure epsilon.
         left = budget.epsilon - math.fsum(math.inf if cost.epsilon is None else cost.epsilon for cost in stated)
         if not 0.0 < left < math.inf:
             raise InputError("weight: the other queries use the whole budget, which has no delta")

@@ -159,9 +159,9 @@ def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
     mass = np.maximum(law.at_least(numbers) - law.at_least(numbers + 1.0), 0.0)
     transform = np.ones(length // 2 + 1, dtype=complex)
     for size in sizes:
-        spread = np.zeros(length)
-        spread[(places * size) % length] = mass
-        transform = transform * np.fft.rfft(spread)
+        scaled = np.zeros(length)  # probabilities of size * X, where negative numbers are at the end
+        scaled[(places * size) % length] = mass
+        transform = transform * np.fft.rfft(scaled)
     circular = np.maximum(np.fft.irfft(transform, length), 0.0)
     return np.asarray(np.roll(circular, length // 2))
 

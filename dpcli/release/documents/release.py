@@ -263,6 +263,7 @@ def _why_table(priced: PricedQuery) -> Table:
 
 
 def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each step of a derivation; the first one names the adjacency and the mechanism."""
     first, *others = release.why
     yield adjacency, release.suffix or release.type, first
     for line in others:
@@ -291,6 +292,7 @@ def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
 
 
 def _mechanism_words(release: QueryRelease) -> str:
+    """Return a mechanism with its keys, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
     for name, value in release.keys.items():
         text = parameter(name, value) if isinstance(value, float) else str(value)
@@ -318,6 +320,7 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
 
 
 def _unit_note(plan: ReleasePlan) -> str:
+    """Return a note about the rows that are protected together."""
     unit = plan.source.unit
     if unit is None:
         return "each row is a unit: a person with several rows is protected only row by row"
@@ -383,9 +386,10 @@ def interval_text(row: AnswerRow) -> str:
 
 
 def _word(value: Value) -> str:
-    """Return a key or a value as text; true and false as in SQL."""
+    """Return a key or a value as text; a boolean in lower case, as in SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _share(confidence: float) -> str:
+    """Return a confidence in percent."""
     return f"{100.0 * confidence:.10g} %"

@@ -233,8 +233,8 @@ class SparkSql(Dialect):
         return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), 12), 16, 10) AS BIGINT)"
 
     def matches(self, sql: str, pattern: str) -> str:
-        whole = f"^(?:{pattern})\\z"  # \z is the end of the text; $ would also match before a final line break
-        return f"({sql} RLIKE {self.text(whole)})"
+        full_pattern = f"^(?:{pattern})\\z"  # \z is the end of the text; $ would also match before a final line break
+        return f"({sql} RLIKE {self.text(full_pattern)})"
 
     def week(self, sql: str) -> str:
         return f"trunc({sql}, 'WEEK')"

@@ -97,7 +97,7 @@ class DuckDB(SqlEngine):
 
     def _parquet(self) -> ActualTable:
         item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
-        names = self._same_columns()
+        names = self._column_names()
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
         self._require_once(names, self.files.place)
         if len(names) != len(kinds):
@@ -109,7 +109,7 @@ class DuckDB(SqlEngine):
         fields = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
         return ActualTable(f"{item} AS raw({', '.join(sql_names)})", fields, self.files.place)
 
-    def _same_columns(self) -> list[str]:
+    def _column_names(self) -> list[str]:
         """Return the column names of the first file.
 
         Raises:

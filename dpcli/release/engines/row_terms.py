@@ -158,7 +158,7 @@ class RowWriter:
         lower_edges = layers.dialect.list_of([edge.sql for edge in edge_terms[:-1]])
         lower = layers.bind(Term(lower_edges))  # elements past the end are null, and no value is >= null
         index = integer(0).write(layers)
-        for power in reversed(range((len(edges) - 2).bit_length())):
+        for power in reversed(range((len(edges) - 2).bit_length())):  # the bits of the largest index, the highest first
             further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
             reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
             index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))

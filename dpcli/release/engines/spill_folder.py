@@ -37,7 +37,7 @@ def spill_folder() -> SpillFolder:
         abandoned = _locked(path)
         if abandoned is not None:
             abandoned.remove()
-    while True:
+    while True:  # another process may remove a new folder before it is locked
         folder = _locked(tempfile.mkdtemp(prefix=SPILL_PREFIX))
         if folder is not None:
             return folder

@@ -378,6 +378,7 @@ def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     return date_part(part, reader.of_type(node.expression, "date"))
 
 
+# Names that sqlglot gives to the parts of a node with one operand, and with two.
 ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 DATE_PARTS: dict[str, DatePartName] = {

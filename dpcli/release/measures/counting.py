@@ -126,7 +126,11 @@ class CountQuery(NoisyQuery):
     def _adjusted(
         self, parts: NumbersByKey, total: int, part_variance: Fraction, total_variance: Fraction
     ) -> dict[tuple[KeyValue, ...], int]:
-        """Return the parts adjusted to a noisy total. A missing part is 0: it would be negative, and the query excludes this."""
+        """Return the parts adjusted to a noisy total, so that they add up to the new total.
+
+        If the query states non-negative, a part that would be negative is left out, and the others are adjusted again. The caller takes a
+        part that was left out as 0.
+        """
         keys = list(parts)
         while True:
             adjusted = make_consistent(total, [parts[key] for key in keys], total_variance, part_variance)
@@ -239,8 +243,8 @@ class ThresholdQuery(Query):
         keys = self.ordered(setting)
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         reached = above_threshold(counts, self.above, self.laws(setting))
-        asked = keys[: len(reached)]  # the technique may end before the last key
-        rows = tuple(AnswerRow(key, is_reached) for key, is_reached in zip(asked, reached, strict=True))
+        compared = keys[: len(reached)]  # the technique may end before the last key
+        rows = tuple(AnswerRow(key, is_reached) for key, is_reached in zip(compared, reached, strict=True))
         by = () if self.column is None else (self.column,)
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 
