@@ -27,7 +27,7 @@ OF_PATH = Reader("path", lambda source: source.path is not None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the table, or a column that `expression` computes from others. Its values are declared, never taken from the data."""
+    """A column of the table, or one that `expression` computes. Its bounds and its domain are declared, never taken from the data."""
 
     type: Annotated[
         Literal["text", "integer", "decimal", "boolean", "date"],

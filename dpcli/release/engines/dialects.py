@@ -143,6 +143,7 @@ class PostgresSql(Dialect):
         return self.cast(Dialect.text(self, value), "text")
 
     def cast(self, sql: str, to: ScalarType) -> str:
+        """Return a conversion to a type. Unlike in other dialects, it fails if there is none, so callers exclude such values first."""
         bytewise = ' COLLATE "C"' if to == "text" else ""
         return f"(CAST({sql} AS {self.types[to]}){bytewise})"
 

@@ -47,6 +47,8 @@ class SqlEngine:
 
         Raises:
             InputError: An expression is refused, or the data cannot be read. The message reveals nothing about the data.
+            LedgerError: The disk has no room for rows that do not fit in memory.
+            InternalError: The answer of the engine does not fit the aggregation.
         """
         return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 

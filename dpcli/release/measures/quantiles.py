@@ -108,9 +108,8 @@ class QuantileQuery(Query):
             counts[int(number) - values.least] += total.rows
         rows = []
         for position, share in enumerate(self.quantiles):
-            chosen = exponential(
-                rank_scores(counts, self.share(position)), self.score_range(setting, position), release.keys["epsilon"]
-            )
+            scores = rank_scores(counts, self.share(position))
+            chosen = exponential(scores, self.score_range(setting, position), release.keys["epsilon"])
             rows.append(AnswerRow((repr(share),), values.value(values.least + chosen)))
         return QueryAnswer(self.name, self.measure, ("share",), tuple(rows), self.confidence, self.expected_error(setting))
 
