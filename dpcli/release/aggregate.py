@@ -11,7 +11,7 @@ from typing import Any
 from dpcli.base.errors import InputError, InternalError
 
 KeyValue = str | int | bool
-MOST_ROWS = 2**40  # rows in a table, a little more than 10^12
+MOST_ROWS = 2**40  # largest number of rows, about 10^12; row_terms.py refuses integers whose sum over that many rows would overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Steps:
         minimum, maximum: Bounds in steps. The value is clamped to the range from minimum x step to maximum x step.
         step: Size of a step in units of the value; positive.
         missing: Value that replaces null, NaN and infinity. If None, a row without a value is not counted.
-        squared: If not None, a centre in steps. The integer of a row is then (steps - squared)^2.
+        squared_about: If not None, a centre in steps. The integer of a row is then (steps - squared_about)^2.
     """
 
     expression: str
@@ -31,14 +31,14 @@ class Steps:
     maximum: int
     step: float
     missing: float | None = None
-    squared: int | None = None
+    squared_about: int | None = None
 
     @property
     def furthest(self) -> int:
         """The largest absolute value that a row's integer can have."""
-        centre = 0 if self.squared is None else self.squared
+        centre = 0 if self.squared_about is None else self.squared_about
         distance = max(abs(self.minimum - centre), abs(self.maximum - centre))
-        return distance if self.squared is None else distance**2
+        return distance if self.squared_about is None else distance**2
 
     def count_of(self, value: float) -> int:
         """Return the number of steps of a value, as the engines compute it: clamped, rounded, and not squared."""
@@ -124,8 +124,8 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
         aggregation: The question that the engine answered.
 
     Raises:
-        InputError: The table has so many rows that sums may have overflown.
-        InternalError: The engine's answer does not fit the question.
+        InputError: A key has more than MOST_ROWS rows, so that its sums may have overflowed.
+        InternalError: The engine returned an undeclared key, or no sum for a key with rows.
     """
     parts = len(aggregation.keys)
     domains = [key.declared for key in aggregation.keys]

@@ -17,11 +17,12 @@ HALVINGS = 60  # the bisection divides the interval by 2^60, which is more than 
 def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> list[QueryCost | None]:
     """Return the cost of each query; None if the query states an error, which determines its cost.
 
-    Queries with a weight share the part of the budget that the other queries leave. The part is rho if there is a delta, and a pure epsilon
-    otherwise. These costs only determine the noise. The guarantee is the account of the pipeline, which prices all mechanisms again.
+    Queries with a weight share the part of the budget that the other queries leave. The part is a pure epsilon if the budget states an
+    epsilon and there is no delta, and rho otherwise. These costs only determine the noise. The guarantee is the account of the pipeline,
+    which prices all mechanisms again.
 
     Raises:
-        InputError: Queries have weights, and there is no budget or nothing is left of it.
+        InputError: Queries have weights, and there is no budget, nothing is left of it, or another query states an error.
     """
     costs = [_stated_cost(query) for query in queries]
     weights = {index: query.weight for index, query in enumerate(queries) if query.weight is not None}
@@ -42,7 +43,7 @@ def _stated_cost(query: Query) -> QueryCost | None:
 
 
 def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return the part of the budget that the queries with a weight share. Raises InputError if nothing is left."""
+    """Return the part of the budget that the queries with a weight share. Raises InputError as `query_costs` does."""
     if budget is None:
         raise InputError("weight: there is no [budget] to share: state budget.epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
@@ -53,6 +54,7 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta_left(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None and budget.epsilon is not None:
+        # A query that states rho has no finite pure epsilon.
         left = budget.epsilon - math.fsum(math.inf if cost.epsilon is None else cost.epsilon for cost in stated)
         if not 0.0 < left < math.inf:
             raise InputError("weight: the other queries use the whole budget, which has no delta")
@@ -67,7 +69,7 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
 
 
 def _delta_left(queries: Sequence[Query], delta: float | None) -> float | None:
-    """Return delta minus the deltas of the queries; None if there is no delta. Raises InputError if nothing is left."""
+    """Return delta minus the deltas of the queries; None if there is no delta, or if it is 0. Raises InputError if nothing is left."""
     if not delta:
         return None
     left = delta - sum_of_deltas(queries)
@@ -84,7 +86,9 @@ def sum_of_deltas(queries: Sequence[Query]) -> float:
 def rho_within(epsilon: float, delta: float) -> float:
     """Return the largest rho of zCDP that implies at most this epsilon at delta, rounded down.
 
-    The conversion is inverted by bisection. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
+    The conversion is inverted by bisection. The result is the lower end of the last interval, which is certified.
+
+    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
     """
     from dpcli.numerics.closed.conversion import zcdp_epsilon
 

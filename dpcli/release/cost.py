@@ -1,6 +1,7 @@
 """The privacy cost of one query, as a pure epsilon or as rho of zCDP, and the noise that this cost allows.
 
-Shares and conversions to an epsilon are rounded down, and noise is rounded up, so that a query spends no more than its cost.
+Shares and conversions to an epsilon are rounded down, and noise is rounded up, so that a query spends no more than its cost. The only
+exception is the conversion of an epsilon to rho, which is rounded to the nearest double.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class QueryCost:
     def as_rho(self) -> float:
         """The stated rho, or else epsilon^2/2, which bounds the rho of the stated pure epsilon from above.
 
-        The square is rounded to the nearest double, and may be below the exact one by a relative error of 1.2e-16.
+        The square is rounded to the nearest double, so it differs from the exact one by a relative error of at most 1.2e-16 in either
+        direction. The account of the file prices the noise that results, not this number.
         """
         if self.rho is not None:
             return self.rho

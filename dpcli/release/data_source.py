@@ -19,7 +19,7 @@ NUMBER_TYPES = ("integer", "decimal")
 TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
 MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
-MOST_KEYS = 1_000_000  # largest number of keys that one column may declare
+MOST_KEYS = 1_000_000  # largest number of keys that one column may declare, which are all listed in memory
 OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
 OF_TEXT = Reader('type = "text"', lambda column: column.type == TEXT)
 OF_PATH = Reader("path", lambda source: source.path is not None)
@@ -27,7 +27,7 @@ OF_PATH = Reader("path", lambda source: source.path is not None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the table, or a column that `expression` computes from others. Its values are declared, never taken from the data."""
+    """A column of the table, or one that `expression` computes. Its bounds and its domain are declared, never taken from the data."""
 
     type: Annotated[
         Literal["text", "integer", "decimal", "boolean", "date"],
@@ -60,6 +60,7 @@ class Column:
 
     @property
     def bounded(self) -> bool:
+        """Return whether the column declares both min and max."""
         return self.min is not None and self.max is not None
 
     @property
@@ -81,7 +82,7 @@ class Column:
         return range(math.ceil(self.min), math.floor(self.max) + 1)
 
     def steps(self, value: float) -> int:
-        """Return the whole number of steps nearest to a value."""
+        """Return the whole number of steps nearest to a value, with halves up. The column must have a step."""
         assert self.unit_step is not None
         return math.floor(value / self.unit_step + 0.5)
 
@@ -264,7 +265,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
         folder: Folder from which a relative path of a domain file starts.
 
     Raises:
-        InputError: A domain file cannot be read, or repeats a value.
+        InputError: A domain file is refused by `values_in`.
     """
     if not column.declares_keys:
         return None
@@ -287,7 +288,7 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
         most: Largest number of lines.
 
     Raises:
-        InputError: The file cannot be read, is empty, repeats a value or has too many lines.
+        InputError: The file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
     """
     try:
         text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")
@@ -303,12 +304,12 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder from which relative paths in a pipeline file start."""
+    """Return the folder from which relative paths in a pipeline file start; the current folder for "-", the standard input."""
     return os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd()
 
 
 def stepped_range(source: Source, name: str) -> SteppedRange:
-    """Return the range of a column without `number_problems`. An end that is not declared is 2^53 steps from 0."""
+    """Return the range of a column that declares numbers and a step. An end that is not declared is MOST_STEPS from 0."""
     column = source.columns[name]
     step = column.unit_step
     assert step is not None
@@ -318,7 +319,7 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
-    """Yield a problem if the values of a column are not whole numbers of steps."""
+    """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem."""
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
         yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
@@ -327,7 +328,7 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield a problem if the values of a column cannot be summed.
+    """Yield the problems because of which the values of a column cannot be summed exactly in 64 bits.
 
     Args:
         source: The source.
@@ -341,7 +342,14 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
     if column is None or lacking:
         return
     if column.min is None or column.max is None:
-        yield (key,), f"min and max in [source.columns.{name}], which bound what one row adds", f'"{name}", which declares neither'
+        declared = "neither"
+        if column.min is not None or column.max is not None:
+            declared = "only max" if column.min is None else "only min"
+        yield (
+            (key,),
+            f"min and max in [source.columns.{name}], which bound what one row adds",
+            f'"{name}", which declares {declared}',
+        )
         return
     values, largest = stepped_range(source, name), max(abs(column.min), abs(column.max))
     if values.least == values.most:

@@ -56,12 +56,15 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
 
 
 def limited_to_keys(query: Query, source: Source) -> Query:
-    """Return the query with max_groups reduced to the number of declared keys, since a larger bound only adds noise."""
+    """Return the query with max_groups reduced to the number of declared keys, since a larger bound only adds noise.
+
+    The query is returned unchanged if it states no max_groups, or if its keys are not all declared in the file by `by` and `bins`.
+    """
     columns = [source.columns[name] for name in query.by]
     edges = getattr(query, "bins", ())
-    if query.max_groups is None or (query.keyed and not edges) or getattr(query, "shows_keys", False):
-        return query
-    if any(column.domain_file for column in columns):  # the price must not depend on a file that may be missing
+    has_other_keys = (query.keyed and not edges) or getattr(query, "shows_keys", False)
+    in_another_file = any(column.domain_file for column in columns)  # the price must not depend on a file that may be missing
+    if query.max_groups is None or has_other_keys or in_another_file:
         return query
     keys = math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns)
     if edges:
@@ -101,13 +104,13 @@ def stepped_key(source: Source, name: str) -> GroupKey:
     return GroupKey(quoted(name), steps=steps_of(source, name))
 
 
-def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
+def steps_of(source: Source, name: str, squared_about: int | None = None) -> Steps:
     """Return a numeric column in whole steps.
 
     Args:
         source: The source.
         name: Name of the column.
-        squared: Centre, in steps, of squared distances; None to sum the values themselves.
+        squared_about: Centre, in steps, of squared distances; None to sum the values themselves.
     """
     values, missing = stepped_range(source, name), source.columns[name].missing
-    return Steps(quoted(name), values.least, values.most, values.step, missing, squared)
+    return Steps(quoted(name), values.least, values.most, values.step, missing, squared_about)

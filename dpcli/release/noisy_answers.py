@@ -69,7 +69,11 @@ def additive_answer(
 
 
 def answer_of(
-    query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *additions: str
+    query: NoisyQuery,
+    rows: tuple[AnswerRow, ...],
+    covers: str = NOISE_ALONE,
+    by: tuple[str, ...] | None = None,
+    additions: tuple[str, ...] = (),
 ) -> QueryAnswer:
     """Return the answer to a query that consists of these rows.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.query_answer import QueryAnswer
 
+# Keys of tables, named where several measures use them.
 MEASURE = Key("the statistic that the query asks for")
 CONFIDENCE = OPEN_UNIT
 OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
@@ -41,13 +42,13 @@ class ErrorTarget:
 
 @dataclass(frozen=True, slots=True)
 class QuerySetting:
-    """The source and the cost of a query.
+    """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
     Attributes:
         source: The [source] table.
         adjacency: Adjacency of neighbouring datasets.
         cost: Cost that epsilon, rho or weight determines; None if an error target determines it.
-        folder: Folder of the pipeline file.
+        folder: Folder of the pipeline file, from which the relative path of a domain file starts.
         dataset_size: Number of rows if it is public; None otherwise.
     """
 
@@ -60,7 +61,7 @@ class QuerySetting:
 
 @dataclass(frozen=True, slots=True)
 class QueryRelease:
-    """A mechanism of a query.
+    """A mechanism that answers a query, or a part of it.
 
     Attributes:
         suffix: Suffix of the mechanism's name; "" if the query has one mechanism.
@@ -125,6 +126,7 @@ class Query:
     confidence: Annotated[float, Key("confidence of the interval, which covers only the noise", CONFIDENCE)] = 0.95
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of keys that are wrong for every source. Here: the query does not state exactly one of COSTS."""
         stated = [name for name in COSTS if getattr(self, name, None) is not None]
         if len(stated) != 1:
             possible = [name for name in COSTS if hasattr(self, name)]
@@ -162,12 +164,12 @@ class Query:
 
     @property
     def rows(self) -> int:
-        """Largest number of rows of one unit that count in a key."""
+        """Largest number of rows of one unit that count in a key; 1 if the query does not state it."""
         return self.max_rows or 1
 
     @property
     def groups(self) -> int:
-        """Largest number of keys in which one unit counts."""
+        """Largest number of keys in which one unit counts; 1 if the query does not state it."""
         return self.max_groups or 1
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
@@ -215,7 +217,11 @@ class NoisyQuery(Query):
         return False
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
-        """Return a number of rows for which an error is stated, and its description. The true number may be private."""
+        """Return the number of rows in a key for which an error is stated, and words for it.
+
+        The number is the declared size of the dataset, or an even share of it for each key of `by`. Without a declared size, and with a
+        `where`, the true number is private, and SOME_ROWS is assumed.
+        """
         in_key = " in a key" if self.by else ""
         declared = None if self.where else setting.dataset_size
         if declared is None:
@@ -248,12 +254,12 @@ class NoisyQuery(Query):
 
 
 def rows_words(rows: int) -> str:
-    """Return a number of rows in words."""
+    """Return a number of rows with its noun: "1 row" or "2,000 rows"."""
     return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
-    """Return a description of the noise: a distance within which it stays with this confidence."""
+    """Return a description of the additive noise of a mechanism: a distance, rounded up, within which it stays with this confidence."""
     assert release.law is not None
     error = expected_error(release.law, confidence, release.unit)
     return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer, with probability {confidence:.6g}"

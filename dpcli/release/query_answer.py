@@ -15,6 +15,7 @@ from dpcli.release.aggregate import KeyValue
 from dpcli.sessions.folder import replace_file
 
 Value = float | int | str | bool | None
+# Names of two files in the folder of a release.
 ANSWERS = "answers.json"
 STATEMENT = "statement.md"
 
@@ -96,7 +97,7 @@ def store(folder: str, stored: StoredAnswers) -> None:
 
 
 def stored_answers(folder: str) -> StoredAnswers | None:
-    """Return the answers stored in a folder; None if there are none. Raises InputError if the file was changed or is invalid."""
+    """Return the answers stored in a folder; None if there are none. Raises InputError if the file was changed or cannot be read."""
     path = os.path.join(folder, ANSWERS)
     if not os.path.lexists(path):
         return None
@@ -123,7 +124,11 @@ def as_json(answer: QueryAnswer) -> dict[str, Any]:
 
 
 def of_json(content: Mapping[str, Any]) -> QueryAnswer:
-    """Return the answer that `as_json` wrote. Raises TypeError, KeyError or ValueError for any other content."""
+    """Return the answer that `as_json` wrote.
+
+    Raises:
+        TypeError, KeyError, ValueError: A part is missing or has another structure. The types of single values are not checked.
+    """
     tuples = {name: tuple(content[name]) for name in ("by", "postprocessed")}
     return QueryAnswer(**{**content, **tuples, "rows": tuple(map(_row_of_json, content["rows"]))})
 

@@ -80,7 +80,10 @@ def _mechanism_names(values: Mapping[str, Any]) -> set[str]:
 def priced_queries(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
 ) -> tuple[PricedQuery, ...]:
-    """Return the queries with their mechanisms. Raises InputError if a query cannot be priced."""
+    """Return the queries with their costs and mechanisms, in order. Raises InputError if a query cannot be priced.
+
+    `folder` is the folder of the pipeline file.
+    """
     limited = [limited_to_keys(query, source) for query in queries]
     priced = []
     for query, cost in zip(limited, query_costs(limited, privacy, budget), strict=True):
@@ -107,14 +110,17 @@ def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
     problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
-    problems += [] if entry is None else [((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()]
-    for key, expected, wrong in problems:
+    if entry is not None:
+        problems += [((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()]
+    if problems:
+        key, expected, wrong = problems[0]
         raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {wrong}')
     assert entry is not None
     return entry
 
 
 def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of the queries, of [source] and of [privacy] that can be found without pricing a query."""
     source, privacy = values.get("source"), values.get("privacy")
     if source is None or privacy is None:
         yield ("source",), "a [source] table with [[query]]", "none"
@@ -132,6 +138,11 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     spent_delta = sum_of_deltas(values["query"])
     if privacy.delta is not None and spent_delta > privacy.delta * DELTA_ROUNDING:
         yield ("privacy", "delta"), f"at least {spent_delta:g}, the sum of the deltas of the queries", f"{privacy.delta:g}"
+    yield from _unit_problems(privacy, source)
+
+
+def _unit_problems(privacy: Privacy, source: Source) -> Iterator[Problem]:
+    """Yield a problem if [privacy] and [source] contradict each other about whether each row is a unit of its own."""
     if privacy.unit == "example" and source.unit is not None:
         yield ("source", "unit"), 'no unit column with privacy.unit = "example", where each row is a unit', f'"{source.unit}"'
     elif privacy.unit not in (None, "example") and source.unit is None:

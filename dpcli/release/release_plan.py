@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import InputError, Unavailable
 from dpcli.file.keys.tables import plain
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
@@ -51,8 +51,8 @@ class ReleasePlan(PricedFile):
         """Return the plan with the window that the ledger's blocks define, as a condition on rows.
 
         Raises:
-            InputError: dpcli cannot decide which rows are in the window, or the names of the units show that the bounded unit is not the
-                unit that the file claims to protect.
+            InputError: The file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names of
+                the units show that the bounded unit is not the unit that the file claims to protect.
         """
         from dpcli.sessions.unit_check import require_bounded
 
@@ -165,7 +165,8 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
                 place = f'{path}: query "{priced.query.name}"'
                 Expressions(columns).condition(priced.query.where, "where")
     except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+        kind = Unavailable if isinstance(error, Unavailable) else InputError
+        raise kind(f"{place}: {error}") from None
 
 
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:
@@ -213,7 +214,7 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return the paths that no other output may overwrite: the files of the release, and the folders that it will create."""
+    """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
     return (*files, *_missing_folders(plan.folder))
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-KEY_BYTES = 32  # length of the secret key of the hash that chooses contributions
-Report = Callable[[int, int], None]
+KEY_BYTES = 32  # length of the secret key of the SHA-256 hash that chooses contributions, as long as its digest
+Report = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"
 )
@@ -49,11 +49,12 @@ def release(
         plan: The plan of the release.
         ledger: Ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
         key: Key of the charge; a random one if None.
-        report: Function that is called with the number of queries answered so far and the number of all queries.
+        report: Function that is called after each answer.
 
     Raises:
         InputError: The file asks for something that cannot be done.
         Denied: The file's budget or the ledger refuses the charge.
+        CannotCertify, NotRepresentable: The ledger cannot certify the cost in its own terms.
         LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
         Unavailable: A package is missing.
         InternalError: A library raised an error of its own; its message is not shown, because it may quote the data.
@@ -92,7 +93,8 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
     """Return the session that the folder records for this release, or a new session.
 
     Raises:
-        InputError: The folder's release has another file, ledger or key.
+        InputError: The folder's release has another fingerprint or another key, was charged to a ledger and none is given, or was charged
+            to none and one is given.
     """
     session, place = existing_session(plan.folder), plan.folder
     if session is None:
@@ -116,6 +118,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
+    """Raise InputError unless the stored answers are those of the session, and are about the data of the plan."""
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
@@ -188,7 +191,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
 
 
 def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
-    """Return the answers to all queries. The release is charged already. The caller hides the messages of other errors than InputError."""
+    """Return the answers to all queries. The release is charged already. The caller hides the messages of errors of libraries."""
     from dpcli.release.engines.source_engine import open_source
 
     answers = []
@@ -205,7 +208,7 @@ def _totals(engine: SqlEngine, aggregation: Aggregation, path: str) -> Totals:
     """Return the exact totals of an aggregation.
 
     Raises:
-        InputError: The data cannot be read. The message is always the same, since the cause may reveal private rows. The charge is not
+        InputError: The data cannot be read. The message is always UNREADABLE, since the cause may reveal private rows. The charge is not
             refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
     """
     try:

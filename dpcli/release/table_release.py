@@ -29,7 +29,7 @@ NUMBERS = {bool: "boolean", int: "Int64", float: "float64"}  # pandas' type of a
 
 @dataclass(frozen=True, slots=True)
 class ReleasedAnswers(Displayed):
-    """The noisy answers of a release. They hold nothing of the table.
+    """The noisy answers of a release. They hold no exact data of the table.
 
     Attributes:
         outcome: The plan, the folder, the run and the answers.
@@ -75,21 +75,21 @@ class ReleasedAnswers(Displayed):
 
     @property
     def statement(self) -> str:
-        """The content of the statement, in Markdown."""
+        """The content of the statement's file, in Markdown. Raises OSError if the file was removed."""
         with open(os.path.join(self.folder, STATEMENT), encoding="utf-8") as file:
             return file.read()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each answer, with the columns of `frame`. What is missing is None."""
+        """Return each row of the answers as a dictionary, with the columns of `frame`. A missing value is None."""
         columns = self._columns()
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def frame(self) -> Any:
         """Return the answers as a pandas DataFrame or, if pandas is not installed, as `rows` does.
 
-        There is one row for each answer. The columns are the keys of all queries, then query, measure, value, lower, upper and confidence.
-        A key that a query does not have is missing in its rows. `value` is text where a query chooses a text. `lower` and `upper` are
-        missing where there is no interval.
+        There is one row for each key of each query. The columns are the keys of all queries, then query, measure, value, lower, upper and
+        confidence. A key that a query does not have is missing in its rows. `value` is text where a query chooses a text. `lower` and
+        `upper` are missing where there is no interval.
         """
         if importlib.util.find_spec("pandas") is None:
             return self.rows()
@@ -210,6 +210,7 @@ def release(
         LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
         CannotCertify: No accountant can bound the cost.
         Unavailable: A package of the extra `release` or `spark` is not installed.
+        InternalError: A library raised an error of its own, whose message is not shown because it may quote the data.
     """
     given = given_table(table)
     blocks, name = texts_of("window", window), None if key is None else text_of("key", key)
@@ -263,4 +264,4 @@ def _warn(books: Ledger, run: str) -> None:
     state = books.state()
     text = delta_warning(state, state.run(run))
     if text:
-        warnings.warn(f"dpcli: {text}", stacklevel=4)
+        warnings.warn(f"dpcli: {text}", stacklevel=4)  # the caller of dpcli.release, above `release` and CallablePackage.__call__

@@ -51,8 +51,8 @@ class Sensitivity:
     """The sensitivity of a vector of whole numbers.
 
     Attributes:
-        l1: L1 sensitivity, exact.
-        squared_l2: Square of the L2 sensitivity, exact.
+        l1: L1 sensitivity, an exact integer.
+        squared_l2: Square of the L2 sensitivity, an exact integer, although the L2 sensitivity itself may be irrational.
         coordinates: Largest number of coordinates that one unit changes.
         why: Derivation of the sensitivity, one line for each step.
     """
@@ -71,7 +71,7 @@ class Sensitivity:
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
-    """Return the largest L1 and L2 distances between the vectors of two neighbouring datasets.
+    """Return upper bounds on the L1 and L2 distances between the vectors of two neighbouring datasets.
 
     Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size.
 
@@ -84,15 +84,15 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     groups = 1 if contribution.one_key else contribution.groups
     if adjacency is not Adjacency.REPLACE_ONE:
         which = "the number" if contribution.one_key else "each of these keys"
-        moved = f"its rows are added or removed: {which} changes by at most {size:,}"
-        return Sensitivity(groups * size, groups * size * size, groups, (*_contribution_words(contribution), moved))
+        change = f"its rows are added or removed: {which} changes by at most {size:,}"
+        return Sensitivity(groups * size, groups * size * size, groups, (*_contribution_words(contribution), change))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"
-        moved = f"another version of the unit replaces it ({both}): the number changes by at most {span:,}"
-        return Sensitivity(span, span * span, 1, (*_contribution_words(contribution), moved))
-    moved = f"a new version replaces the old one: up to {2 * groups:,} keys change by {size:,} each, or {groups:,} by {span:,}"
+        change = f"another version of the unit replaces it ({both}): the number changes by at most {span:,}"
+        return Sensitivity(span, span * span, 1, (*_contribution_words(contribution), change))
+    change = f"a new version replaces the old one: up to {2 * groups:,} keys change by {size:,} each, or {groups:,} by {span:,}"
     l1, squared_l2 = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
-    return Sensitivity(l1, squared_l2, 2 * groups, (*_contribution_words(contribution), moved))
+    return Sensitivity(l1, squared_l2, 2 * groups, (*_contribution_words(contribution), change))
 
 
 def _contribution_words(contribution: Contribution) -> tuple[str, str]:
@@ -128,24 +128,24 @@ def noisy_vector(
 
 
 def noisy_vector_of(
-    query: NoisyQuery, setting: QuerySetting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
+    query: NoisyQuery, setting: QuerySetting, norms: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
-    law = _law(query, setting.cost, moved, part, unit)
+    law = _law(query, setting.cost, norms, part, unit)
     spread = figures(law.spread, 6, ROUND_FLOOR)
     if isinstance(law, DiscreteLaplaceLaw):
-        noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {moved.l1:,}"
-        keys = {"scale": law.scale, "sensitivity": moved.l1}
-        return QueryRelease(suffix, "discrete-laplace", keys, (*moved.why, noise), law, unit)
-    noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(moved.l2, 6, ROUND_CEILING)}"
-    stated = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
-    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*moved.why, noise), law, unit)
+        noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {norms.l1:,}"
+        keys = {"scale": law.scale, "sensitivity": norms.l1}
+        return QueryRelease(suffix, "discrete-laplace", keys, (*norms.why, noise), law, unit)
+    noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(norms.l2, 6, ROUND_CEILING)}"
+    stated = {"sensitivity": norms.l1, "dimension": 1} if norms.coordinates == 1 else {"l2_sensitivity": norms.l2}
+    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
 
 
 def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
     """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta."""
-    moved = sensitivity(setting.adjacency, contribution)
-    law = _law(query, setting.cost, moved, 1.0, 1.0)
+    norms = sensitivity(setting.adjacency, contribution)
+    law = _law(query, setting.cost, norms, 1.0, 1.0)
     spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
         f"a key is shown if its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: a key that only one "
         f"unit has is shown with probability at most {delta:g}"
     )
-    return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, shown), law)
+    return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
 
 
 def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
@@ -164,13 +164,13 @@ def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
     return cost is not None and cost.pure
 
 
-def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: float, unit: float) -> NoiseLaw:
+def _law(query: NoisyQuery, cost: QueryCost | None, norms: Sensitivity, part: float, unit: float) -> NoiseLaw:
     if cost is None:
         return _law_within_error(query, unit)
     cost_share = cost.share(part) if part < 1.0 else cost
     if is_laplace(query, cost):
-        return DiscreteLaplaceLaw(cost_share.laplace_scale(moved.l1))
-    return DiscreteGaussianLaw(cost_share.gaussian_sigma(moved.squared_l2))
+        return DiscreteLaplaceLaw(cost_share.laplace_scale(norms.l1))
+    return DiscreteGaussianLaw(cost_share.gaussian_sigma(norms.squared_l2))
 
 
 def _law_within_error(query: NoisyQuery, unit: float) -> NoiseLaw:

@@ -46,7 +46,7 @@ def tables(question: Aggregation, draw: random.Random) -> Iterator[Totals]:
     domains = [_values(key) for key in question.keys]
     for rows, spread in itertools.product((1, 1000, MOST_ROWS), (False, True)):
         keys = list(itertools.islice(itertools.product(*domains), 3))
-        sums = [(steps.minimum, steps.maximum) if steps.squared is None else (0, steps.furthest) for steps in question.values]
+        sums = [(steps.minimum, steps.maximum) if steps.squared_about is None else (0, steps.furthest) for steps in question.values]
         found = {key: Total(rows, rows, tuple(rows * draw.choice(ends) for ends in sums)) for key in (keys if spread else keys[:1])}
         yield {**totals_of((), question), **found}
 

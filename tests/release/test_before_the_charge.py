@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import InputError, Unavailable
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger.stores.places import init
-from dpcli.release.release_plan import plan_of
+from dpcli.release.release_plan import plan_of, require_expressions
 from dpcli.release.release_run import release
 from tests.cases import of_each
 from tests.inline import text_of
@@ -96,3 +96,14 @@ def test_columns_of_other_files_are_looked_for_before_the_charge(kind: str, colu
             connection.execute(f"COPY visits TO '{place}' (FORMAT parquet)")
     source = {"path": place.name, **({"table": "visits"} if kind == "duckdb" else {})}
     assert name in refused(tmp_path, {"where": f"{name} is not null"}, column, source)
+
+
+def test_a_missing_parser_is_reported_as_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(file(tmp_path, {"where": "age >= 18"}, {}, {}))
+
+    def absent(*packages: str) -> None:
+        raise Unavailable(f"no {packages[0]}")
+
+    monkeypatch.setattr("dpcli.release.expressions.sql_grammar.require", absent)
+    with pytest.raises(Unavailable, match=r'file\.toml: query "adults": no sqlglot'):
+        require_expressions(plan.source, plan.queries, plan.path)

@@ -19,6 +19,7 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import MOST_ROWS
+from dpcli.release.data_source import Column, Source, value_problems
 from dpcli.release.query_entries import priced_queries
 from dpcli.release.release_plan import ReleasePlan
 from dpcli.release.vectors import Contribution, sensitivity
@@ -189,3 +190,10 @@ def test_no_unit_moves_a_vector_further_than_is_said(contribution: Contribution,
     )
     if contribution.one_key or adjacency is not Adjacency.REPLACE_ONE or contribution.groups == 1:
         assert (l1, squared) == (stated.l1, stated.squared_l2)
+
+
+@of_each("bounds, declared", [({}, "neither"), ({"min": 0.0}, "only min"), ({"max": 9.0}, "only max")])
+def test_a_message_says_which_bound_of_a_column_is_declared(bounds: Mapping[str, Any], declared: str) -> None:
+    source = Source(columns={"age": Column(type="integer", **bounds)})
+    ((_, _, wrong),) = value_problems(source, "column", "age", 1)
+    assert wrong == f'"age", which declares {declared}'

@@ -146,7 +146,7 @@ QUESTIONS = {
     "Unicode": Aggregation("who", None, (GroupKey("who", ("\ud800",)),), (), 1, 1),
     "keys of text, integers or booleans": Aggregation("who", None, (GroupKey("half", None),), (), 1, 1),
     "finite edges": Aggregation("who", None, (GroupKey("age", bins=(0.0, 0.0)),), (), 1, 1),
-    "38 digits": Aggregation("who", None, (), (Steps("age", 0, 2**53, 1.0, squared=0),), 1, 1),
+    "38 digits": Aggregation("who", None, (), (Steps("age", 0, 2**53, 1.0, squared_about=0),), 1, 1),
     "2^53 steps": Aggregation("who", None, (), (Steps("age", 0, 2**54, 1.0),), 1, 1),
     "step: expected": Aggregation("who", None, (), (Steps("age", 0, 1, 0.0),), 1, 1),
     "a number to add up": Aggregation("who", None, (), (Steps("who", 0, 1, 1.0),), 1, 1),

@@ -34,8 +34,8 @@ def slack(candidates: int, scale: float, failure: float) -> int:
     if candidates < 2:
         return 0
     log_odds = math.log1p(-failure) - math.log(failure)
-    t = max(0, math.ceil(scale * (math.log(candidates - 1) + log_odds)) - 1)  # rounding may make it too small
-    return smallest_whole(lambda distance: probability_beyond(candidates, scale, distance) <= failure, t)
+    start = max(0, math.ceil(scale * (math.log(candidates - 1) + log_odds)) - 1)  # rounding may make it too small
+    return smallest_whole(lambda t: probability_beyond(candidates, scale, t) <= failure, start)
 
 
 def probability_beyond(candidates: int, scale: float, t: int) -> float:
@@ -48,7 +48,10 @@ def probability_beyond(candidates: int, scale: float, t: int) -> float:
 
 
 def peeling_slack(candidates: int, k: int, scale: float, failure: float) -> int:
-    """Return t such that, except with probability `failure`, each of k choices by peeling is within t of the best remaining score."""
+    """Return t such that, except with probability `failure`, each of k choices by peeling is within t of the best remaining score.
+
+    It is a union bound over the choices. Raises InputError as `slack` does.
+    """
     return slack(candidates, scale, failure / k)
 
 
@@ -65,6 +68,9 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
         laws: Noises of the threshold and the queries.
         queries: Number of queries.
         confidence: Confidence, in (0, 1).
+
+    Raises:
+        InputError: The confidence is not in (0, 1), or too close to 1.
     """
     failure = failure_of(confidence)
     require_resolvable(failure)

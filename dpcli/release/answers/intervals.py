@@ -66,7 +66,7 @@ def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
 def on_grid(steps: int, step: float) -> float:
     """Return the double nearest to the product of `steps` and the decimal `step`: 1234 steps of 0.01 are 12.34.
 
-    Every released number is computed by this function.
+    Noisy sums and the ends of their intervals are computed by this function, so that they are printed with the digits of the step.
     """
     return float(steps * Fraction(repr(step)))
 
@@ -95,7 +95,10 @@ def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float
 
 
 def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0) -> ConfidenceInterval:
-    """Return the confidence interval of a mean over a public count: the interval of the sum over the count, widened by one ulp."""
+    """Return the confidence interval of a mean over a public count: the interval of the sum, divided by the count.
+
+    Each end is moved outwards by one ulp, to cover the rounding of the division.
+    """
     of_sum = additive_interval(noisy, law, confidence, step)
     low, high = of_sum.low / count, of_sum.high / count
     return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
@@ -116,7 +119,7 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
         confidence: Confidence, in (0, 1).
 
     Raises:
-        InputError: Noise of scale 0.001 already exceeds the error too often.
+        InputError: Noise of scale LEAST_SPREAD already exceeds the error too often, or the confidence is not in (0, 1).
     """
     failure, steps = failure_of(confidence), min(steps, FARTHEST)
 
@@ -136,5 +139,5 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
 
 
 def whole_steps(within: float, step: float) -> int:
-    """Return the number of whole steps in an error. Both arguments are read as the decimals that Python prints for them."""
+    """Return within / step, rounded down. Both arguments are read as the decimals that Python prints for them."""
     return math.floor(Fraction(repr(within)) / Fraction(repr(step)))

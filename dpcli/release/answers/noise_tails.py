@@ -91,7 +91,13 @@ def blocks(law: NoiseLaw, fine: int) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class TailTable:
-    """The tail of N + weight M on a grid of cells. Within a cell it has the value at the left end, which is an upper bound."""
+    """An upper bound on the tail of N + weight M, as a step function. It is 1 to the left of the grid, and constant beyond its right end.
+
+    Attributes:
+        low: Left end of the grid.
+        cell: Width of a cell.
+        values: Bound at each grid point. It holds for the whole cell to the right of the point, since the tail decreases.
+    """
 
     low: float
     cell: float
@@ -104,7 +110,7 @@ class TailTable:
 
 @lru_cache(maxsize=16)
 def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
-    """Return the tail of N + weight M, where N has `law` and M has `other`. It is a sum over the blocks of M."""
+    """Return an upper bound on the tail of N + weight M, where N has `law` and M has `other`. It is a sum over the blocks of M."""
     nodes, masses, _ = blocks(other, COARSE)
     heavy = masses > NEGLIGIBLE
     omitted = float(masses[~heavy].sum()) + OMITTED
@@ -135,6 +141,7 @@ def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> 
 
 @lru_cache(maxsize=256)
 def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int:
+    """Return the bound of `sum_half_width` for the absolute values of the weights, without zeros and in increasing order."""
     failure, reach = 1.0 - confidence, half_width_beyond(law, OMITTED)
     if sum(sizes) * 2 * reach <= LONGEST_LAW:
         tail = _symmetric_tail(_convolved(law, sizes, reach)) + len(sizes) * (OMITTED + TAIL_ERROR)
@@ -152,9 +159,9 @@ def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
     mass = np.maximum(law.at_least(numbers) - law.at_least(numbers + 1.0), 0.0)
     transform = np.ones(length // 2 + 1, dtype=complex)
     for size in sizes:
-        spread = np.zeros(length)
-        spread[(places * size) % length] = mass
-        transform = transform * np.fft.rfft(spread)
+        scaled = np.zeros(length)  # probabilities of size * X, where negative numbers are at the end
+        scaled[(places * size) % length] = mass
+        transform = transform * np.fft.rfft(scaled)
     circular = np.maximum(np.fft.irfft(transform, length), 0.0)
     return np.asarray(np.roll(circular, length // 2))
 

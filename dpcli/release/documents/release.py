@@ -158,7 +158,7 @@ def parquet_of(sheet: Sheet) -> bytes:
 
 
 def _number_and_text(value: Value) -> tuple[float | None, str | None]:
-    """Return a value as a number or as a text, which is the text of a csv; the other one is None."""
+    """Return a value as a number or as the text that a csv has for it, whichever it is. The rest of the pair is None."""
     if value is None:
         return None, None
     if isinstance(value, bool | str):
@@ -167,7 +167,7 @@ def _number_and_text(value: Value) -> tuple[float | None, str | None]:
 
 
 def answer_table(answer: QueryAnswer) -> Table:
-    """Return the answers to a query with their intervals as a table."""
+    """Return the first MOST_SHOWN answers to a query as a table, with their intervals if there are any."""
     columns = [*answer.by, answer.measure]
     rows = [[*map(_word, row.key), value_text(row.value)] for row in answer.rows[:MOST_SHOWN]]
     if any(row.lower is not None for row in answer.rows):
@@ -184,7 +184,7 @@ def answer_table(answer: QueryAnswer) -> Table:
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
-    """Yield the answers to a query as lines of text."""
+    """Yield the first MOST_SHOWN answers to a query as lines of text."""
     for row in answer.rows[:MOST_SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
         label = f"{answer.query}, {key}" if key else answer.query
@@ -201,13 +201,14 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
 
     account = plan.account
     title = escape(plan.pipeline.name or plan.folder)
-    spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
+    cost = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     rows_read = "" if plan.window is None else plan.window.words
-    scope = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan))
-    scope_text = "".join(f"{escape(words)}.\n\n" for words in scope if words)
-    queries_text = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{scope_text}"
-    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=_disclosed(plan, answers))), rows=rows_read)
+    sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan))
+    scope = "".join(f"{escape(sentence)}.\n\n" for sentence in sentences if sentence)
+    queries_text = f"# Release: {title}\n\n{cost}, for all of these queries together:\n\n{lines}\n{scope}"
+    disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=_disclosed(plan, answers))
+    facts = replace(gather(disclosed_pipeline), rows=rows_read)
     return queries_text + render(disclosure_report.document(disclosure(facts)))
 
 
@@ -262,6 +263,7 @@ def _why_table(priced: PricedQuery) -> Table:
 
 
 def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each step of a derivation; the first one names the adjacency and the mechanism."""
     first, *others = release.why
     yield adjacency, release.suffix or release.type, first
     for line in others:
@@ -290,6 +292,7 @@ def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
 
 
 def _mechanism_words(release: QueryRelease) -> str:
+    """Return a mechanism with its keys, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
     for name, value in release.keys.items():
         text = parameter(name, value) if isinstance(value, float) else str(value)
@@ -317,6 +320,7 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
 
 
 def _unit_note(plan: ReleasePlan) -> str:
+    """Return a note about the rows that are protected together."""
     unit = plan.source.unit
     if unit is None:
         return "each row is a unit: a person with several rows is protected only row by row"
@@ -361,12 +365,12 @@ def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
-    """Return the key of a row as one text."""
+    """Return the key of a row as text, such as "state=NY, city=Albany"; "" if it has no parts."""
     return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=False))
 
 
 def value_text(value: Value) -> str:
-    """Return a value as text for a table, with at least six digits, and with all digits before the decimal point."""
+    """Return a value as text for a table. A double is rounded to six digits, and keeps all digits before the decimal point."""
     if value is None:
         return "none"
     if isinstance(value, bool | str):
@@ -382,9 +386,10 @@ def interval_text(row: AnswerRow) -> str:
 
 
 def _word(value: Value) -> str:
-    """Return a key or a value as text; true and false as in SQL."""
+    """Return a key or a value as text; a boolean in lower case, as in SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _share(confidence: float) -> str:
+    """Return a confidence in percent."""
     return f"{100.0 * confidence:.10g} %"

@@ -9,7 +9,7 @@ from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, P
 
 LARGE = 10**15  # larger domains are written as powers of ten
 DECADES = 13  # end of the axis of domain sizes is below 10^DECADES
-ROOM = 1.1  # factor by which the axis of gaps is longer than the curves
+ROOM = 1.1  # factor by which the axis of gaps is longer than the highest curve needs, so that no line touches the frame
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
 ALONE = "in the compared data, all rows have the right value, so its count is the gap"
 NOTES = (
@@ -99,6 +99,7 @@ def _label(curve: RightCurve) -> str:
 
 
 def _gaps_table(comparison: Comparison, crossings: dict[ModeRelease, int]) -> Table:
+    """Return a table of the gap that each mechanism needs, and of the size of the domain from which propose-test-release needs less."""
     rows = []
     for mechanism in MECHANISMS:
         gaps = (str(comparison.needed(mechanism, size)) for size in comparison.sizes)
@@ -119,6 +120,7 @@ def _sensitivity_table(comparison: Comparison) -> Table:
 
 
 def _setting(comparison: Comparison) -> str:
+    """Return epsilon, delta, the adjacency and the bounds on a unit in words."""
     setting = comparison.setting
     most = rows_words(setting.rows)
     if setting.groups > 1:
@@ -127,6 +129,7 @@ def _setting(comparison: Comparison) -> str:
 
 
 def _size(size: int) -> str:
+    """Return the size of a domain as text; from LARGE on, the power of ten that it reaches."""
     return f"{size:,}" if size < LARGE else f"10^{len(str(size)) - 1}"
 
 

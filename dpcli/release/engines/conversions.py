@@ -22,7 +22,7 @@ MOST_DIGITS = 300  # longer texts are not converted to numbers
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
-Convert = Callable[[Term, Layers], Term]
+Convert = Callable[[Term, Layers], Term]  # function that returns the converted column
 
 
 def convert_column(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:

@@ -11,7 +11,7 @@ DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
 COLLATIONS = ("noaccent", "nfc")  # two different collations of DuckDB, so that every column lacks one of them
-DIGEST_BITS = 48  # number of bits of a digest
+DIGEST_BITS = 48  # number of bits of a digest, the first 12 hexadecimal digits of SHA-256; a double represents them exactly
 
 
 class Dialect:
@@ -143,6 +143,7 @@ class PostgresSql(Dialect):
         return self.cast(Dialect.text(self, value), "text")
 
     def cast(self, sql: str, to: ScalarType) -> str:
+        """Return a conversion to a type. Unlike in other dialects, it fails if there is none, so callers exclude such values first."""
         bytewise = ' COLLATE "C"' if to == "text" else ""
         return f"(CAST({sql} AS {self.types[to]}){bytewise})"
 
@@ -233,7 +234,8 @@ class SparkSql(Dialect):
         return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), 12), 16, 10) AS BIGINT)"
 
     def matches(self, sql: str, pattern: str) -> str:
-        return f"({sql} RLIKE {self.text(f'^(?:{pattern}){chr(92)}z')})"
+        full_pattern = f"^(?:{pattern})\\z"  # \z is the end of the text; $ would also match before a final line break
+        return f"({sql} RLIKE {self.text(full_pattern)})"
 
     def week(self, sql: str) -> str:
         return f"trunc({sql}, 'WEEK')"

@@ -24,7 +24,7 @@ from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
 
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
-LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, in bytes
+LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, which holds two rows, in bytes
 INTERRUPTED = "Query interrupted"  # message of DuckDB's RuntimeError after a signal
 CATALOG = "data"  # name of an attached .duckdb file
 FAMILIES: dict[str, Family] = {
@@ -88,6 +88,7 @@ class DuckDB(SqlEngine):
         return finders[self.files.kind]()
 
     def _csv(self, in_order: bool = False) -> ActualTable:
+        """Return the table of csv files, whose columns are all texts. `in_order` has the meaning that `_read_csv` states."""
         header = header_of(self.files, self.table.stored)
         self.split = None if in_order else header
         sql_names = numbered_names(len(header.names))
@@ -96,7 +97,7 @@ class DuckDB(SqlEngine):
 
     def _parquet(self) -> ActualTable:
         item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
-        names = self._same_columns()
+        names = self._column_names()
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
         self._require_once(names, self.files.place)
         if len(names) != len(kinds):
@@ -108,7 +109,7 @@ class DuckDB(SqlEngine):
         fields = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
         return ActualTable(f"{item} AS raw({', '.join(sql_names)})", fields, self.files.place)
 
-    def _same_columns(self) -> list[str]:
+    def _column_names(self) -> list[str]:
         """Return the column names of the first file.
 
         Raises:
@@ -203,7 +204,10 @@ class DuckDB(SqlEngine):
 
 
 def open_duckdb(table: SourceTable) -> DuckDB:
-    """Return the table, opened in DuckDB. Raises InputError if a file cannot be opened, and Unavailable if DuckDB is not installed."""
+    """Return the table of the files at `table.path`, opened in DuckDB.
+
+    Raises InputError if there is no such file or DuckDB cannot open it, and Unavailable if DuckDB is not installed.
+    """
     require("duckdb")
     import duckdb
 
@@ -280,6 +284,7 @@ def _read_csv(files: Files, header: Header, in_order: bool) -> str:
 
 
 def _list(paths: Sequence[str]) -> str:
+    """Return paths as an SQL list of patterns, each of which matches only its path."""
     return f"[{', '.join(DuckDBSql().text(_literal(path)) for path in paths)}]"
 
 

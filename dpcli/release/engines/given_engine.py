@@ -133,6 +133,7 @@ class GivenSpark(Spark):
         return ActualTable(f"global_temp.{self.view}", fields, PLACE, others=others)
 
     def _copy(self) -> None:
+        """Copy all rows of the columns in `places` to files of Spark, and create the view of the copy."""
         own = numbered_names(len(self.given.frame.columns))
         declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
         declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
@@ -146,7 +147,10 @@ def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]
 
 
 def open_given(table: SourceTable) -> SqlEngine:
-    """Return a table in memory, opened in the engine that can read it. Raises Unavailable if the engine is not installed."""
+    """Return a table in memory, opened in the engine that can read it.
+
+    Raises InputError if Spark fails, and Unavailable if DuckDB is not installed.
+    """
     if isinstance(table.given, SparkFrame):
         frame = table.given.frame
         return GivenSpark(table, quietly(lambda: set_up(frame.sparkSession.newSession()), PLACE), given=table.given)

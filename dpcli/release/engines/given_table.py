@@ -23,8 +23,9 @@ PART_ROWS = 100_000  # rows of a pandas table that are converted at once, since 
 LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone
 LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, which counts as missing in a csv as well
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
+# Types of pandas whose columns have a mask of missing values. DuckDB reads them as the numbers and booleans that they hold.
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
-WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow has not; they are read as digits
+WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow lacks; they are read as digits
 NESTED = frozenset({"STRUCT", "MAP", "UNION"})  # types of DuckDB whose names may hold values, as those of an ENUM inside
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
@@ -100,10 +101,11 @@ def _pandas_part(columns: Any, places: Sequence[int]) -> Any:
 
 
 def _pandas_column(column: Any) -> Any:
+    """Return a column as an array of numbers, booleans or timestamps as it is, and of any other type as texts."""
     import pandas
 
     if _is_plain(column.dtype):
-        # Beside columns of Arrow's types, DuckDB cannot read 16 bits.
+        # DuckDB cannot read 16 bits in a DataFrame that also has columns of Arrow's types.
         return column.astype("float32").array if str(column.dtype) == "float16" else column.array
     return pandas.array([text_of(value) for value in column], dtype="string")
 
@@ -135,12 +137,14 @@ def text_of(value: object) -> str | None:
         if value is None or value != value:  # None, NaN, NaT
             return None
         if isinstance(value, str):
-            return str(value) if value.encode() is not None else None
+            value.encode()  # raises an error if the text is not Unicode, so that it counts as missing
+            return str(value)
         return _other_text(value)
     return None
 
 
 def _other_text(value: Any) -> str | None:
+    """Return what `text_of` returns for a value that is not a text. May raise an error."""
     import numpy as np
 
     if isinstance(value, bool | np.bool_):
@@ -179,7 +183,7 @@ class PolarsTable:
 
 
 def _polars_column(column: Any) -> Any:
-    """Return a column whose type Arrow and DuckDB have: wide integers and categories become texts."""
+    """Return a column whose type Arrow and DuckDB have: wide integers, categories and nulls become texts, 16-bit floats doubles."""
     import polars
 
     kind = column.dtype.base_type().__name__
@@ -212,7 +216,7 @@ class ArrowTable:
 
 
 def _arrow_column(column: Any) -> Any:
-    """Return a column whose type DuckDB has: decimals of more than 128 bits become texts."""
+    """Return a column whose type DuckDB has: decimals of more than 128 bits and nulls become texts, 16-bit floats doubles."""
     import pyarrow
 
     kind = column.type

@@ -27,12 +27,15 @@ FAMILIES: dict[str, Family] = {
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Only the server's own operators and functions are used. Others could add better matching ones to a schema in which they may write.
 OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
-PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"
+PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"  # a backslash in a text literal is an ordinary character
+# The relations of every kind that can be read with this name, or with this schema.name. Exact names come first.
 TABLES = (
     "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p') AND ((c.relname = %(name)s AND pg_catalog.pg_table_is_visible(c.oid)) "
     "OR n.nspname || '.' || c.relname = %(name)s) ORDER BY c.relname <> %(name)s"
 )
+# For each column of a relation: its name, its type for FAMILIES (a domain as its base type, an enum as text, null for a type
+# outside of pg_catalog except citext), its full type for messages, and whether texts are equal only if their bytes are.
 COLUMNS = (
     "WITH RECURSIVE below(top, oid) AS (SELECT oid, oid FROM pg_catalog.pg_type UNION ALL "
     "SELECT below.top, d.typbasetype FROM below JOIN pg_catalog.pg_type d ON d.oid = below.oid WHERE d.typtype = 'd') "
@@ -67,7 +70,10 @@ class Postgres(SqlEngine):
         self.connection.close()
 
     def _find(self) -> ActualTable:
-        """Return the table with the exact name, which may include the schema. Raises InputError if there is none."""
+        """Start the snapshot and return the table with the exact name, which may include the schema.
+
+        Raises InputError if there is no such table, or if the encoding of the database is not UTF-8.
+        """
         name = self.table.table or ""
         if "\0" in name:
             raise InputError("source.table: expected a name without NUL")
@@ -104,7 +110,10 @@ def _text_or_other(sql: str, family: Family, shown: str, bytewise: bool) -> Actu
 
 
 def open_postgres(table: SourceTable) -> Postgres:
-    """Return the table, opened on its server. Raises InputError if the server cannot be reached. No message contains the password."""
+    """Return the table, opened on its server. No message contains the password.
+
+    Raises InputError if the server cannot be reached, and Unavailable if psycopg is not installed.
+    """
     require("psycopg")
     assert table.url is not None
     settings = settings_of(table.url)

@@ -17,9 +17,9 @@ from dpcli.release.expressions.sql_grammar import Expressions
 
 MOST_SUM = 10**38  # limit of the narrowest integer sum of the three engines, which has 38 digits, a little less than 128 bits
 STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step
-MOST_BOUND = 2**62  # max_groups and max_rows must be below
-MOST_BINS = 10_000
-MOST_KEYS = 2_000_000  # largest number of declared keys, over all parts of the key
+MOST_BOUND = 2**62  # max_groups and max_rows must be below it, so that SQL compares them as 64-bit integers
+MOST_BINS = 10_000  # largest number of bins, to bound the length of the SQL
+MOST_KEYS = 2_000_000  # largest number of declared keys over all parts of the key, as the answer lists each of them
 UNIT_TYPES = (TEXT, "integer")
 PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}  # types of the parts of a key
 
@@ -67,6 +67,7 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
 
 
 def _require_bounds(aggregation: Aggregation) -> None:
+    """Raise InputError if a bound on a unit is out of range, or if too many keys are declared."""
     for name, bound in (("max_groups", aggregation.max_groups), ("max_rows", aggregation.max_rows)):
         if not 1 <= bound < MOST_BOUND:
             raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
@@ -90,7 +91,7 @@ class RowWriter:
     conditions: list[str] = field(default_factory=list)
 
     def unit(self, name: str) -> str:
-        """Return the unit of a row, and add conditions that exclude rows without a unit."""
+        """Return the unit of a row as SQL, and add conditions that exclude rows in which it is null or empty."""
         scalar = self.expressions.column(name, "unit")
         if scalar.type not in UNIT_TYPES:
             raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
@@ -101,7 +102,7 @@ class RowWriter:
         return unit
 
     def part(self, key: GroupKey) -> GroupPart:
-        """Return a part of the key, and add conditions that exclude rows without a declared value."""
+        """Return a part of the key, and add conditions that exclude rows in which it is null or, if values are declared, another value."""
         if key.steps is not None:
             return GroupPart(self.value(key.steps), key.steps.maximum - key.steps.minimum + 1)
         scalar = self.expressions.scalar(key.expression, "by")
@@ -131,6 +132,7 @@ class RowWriter:
         return f"{sql} IN ({', '.join(self._constant(value, type_) for value in domain)})"
 
     def _constant(self, value: KeyValue, type_: ScalarType) -> str:
+        """Return a declared value as SQL. Raises InputError if it is a text that a database cannot store."""
         text = value if isinstance(value, str) else str(value).lower()
         try:
             text.encode()
@@ -143,7 +145,7 @@ class RowWriter:
     def _bin(self, scalar: Scalar, edges: tuple[float, ...]) -> Term:
         """Return the index of a value's bin; null if it is outside all bins.
 
-        A binary search avoids the linear time of one CASE per bin.
+        The lower edges are in a list, in which a binary search finds the last one that the value reaches.
         """
         if scalar.type not in NUMBERS:
             raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
@@ -156,7 +158,7 @@ class RowWriter:
         lower_edges = layers.dialect.list_of([edge.sql for edge in edge_terms[:-1]])
         lower = layers.bind(Term(lower_edges))  # elements past the end are null, and no value is >= null
         index = integer(0).write(layers)
-        for power in reversed(range((len(edges) - 2).bit_length())):
+        for power in reversed(range((len(edges) - 2).bit_length())):  # the bits of the largest index, the highest first
             further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
             reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
             index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
@@ -174,8 +176,8 @@ class RowWriter:
             raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
         layers = self.layers
         number = layers.bind(self._clamped_steps(steps, scalar))
-        if steps.squared is not None:
-            distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared).write(layers)))
+        if steps.squared_about is not None:
+            distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared_about).write(layers)))
             wide = layers.dialect.wide(distance.sql)
             number = layers.bind(Term(f"({wide} * {wide})", distance.depth))
         if steps.missing is None:
@@ -207,7 +209,7 @@ def _require_exact(steps: Steps) -> None:
     """Raise InputError if sums of the steps might be rounded or overflow."""
     if not STEP_LEAST <= steps.step <= STEP_MOST:
         raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
-    largest = max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0))
+    largest = max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared_about or 0))
     if not steps.minimum <= steps.maximum or largest > MOST_STEPS:
         raise InputError(f"min, max: expected a range of at most 2^53 steps from 0, found {steps.minimum} to {steps.maximum}")
     if steps.missing is not None and not math.isfinite(steps.missing):

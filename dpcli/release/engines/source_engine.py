@@ -53,7 +53,10 @@ def require_source(
     window: RowWindow | None = None,
     given: GivenTable | SparkFrame | None = None,
 ) -> None:
-    """Raise InputError if the source cannot be opened, or lacks a column of the aggregations. No row is read and nothing is charged."""
+    """Check that the source can be opened and can answer the aggregations. No row is read.
+
+    Raises InputError and Unavailable as `open_source` and `SqlEngine.check` do.
+    """
     with open_source(source, path, window, given) as engine:
         for aggregation in aggregations:
             engine.check(aggregation)
@@ -81,6 +84,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _engine(table: SourceTable, path: str) -> SqlEngine:
+    """Return the table, opened in the engine that reads it. `path` is the pipeline file, for messages. Raises as `open_source` does."""
     if table.given is not None:
         from dpcli.release.engines.given_engine import open_given
 

@@ -67,7 +67,8 @@ def files_of(pattern: str, folder: str) -> Files:
     """Return the files of a path or a pattern.
 
     Raises:
-        InputError: There is no file, a file is not a regular one, or the files are of several kinds.
+        InputError: There is no file, a file is not a regular one or cannot be read, the files are of several kinds or of an unknown kind,
+            or there are several .duckdb files.
     """
     if "://" in pattern:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
@@ -116,8 +117,8 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
     """Return the header of csv files. The delimiter is chosen to give the largest number of wanted names.
 
     Raises:
-        InputError: The headers differ, or a wanted name is missing or repeated. As the first line may not be a header, the message does
-            not show it.
+        InputError: A file cannot be read, the headers differ, or a wanted name is missing or repeated. As the first line may be a private
+            row, the message shows a part of it only where `instead_of` permits.
     """
     lines = [_first_line(path) for path in files.paths]
     names_by_delimiter = {delimiter: _cells(lines[0], delimiter) for delimiter in DELIMITERS}
@@ -141,6 +142,7 @@ def _instead(name: str, splits: Iterable[list[str]], wanted: frozenset[str]) -> 
 
 
 def _kind(path: str, pattern: str) -> Kind:
+    """Return the kind of a file by the ending of its name. Raises InputError if the ending is not in ENDINGS."""
     ending = next((end for end in ENDINGS if path.lower().endswith(end)), None)
     if ending is None:
         expected = ", ".join(ENDINGS)
@@ -150,6 +152,7 @@ def _kind(path: str, pattern: str) -> Kind:
 
 
 def _require_regular(path: str) -> None:
+    """Raise InputError unless the path is a regular file that this user can read."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -163,7 +166,7 @@ def _require_regular(path: str) -> None:
 
 
 def _first_line(path: str) -> str:
-    """Return the start of a csv, which contains the first record. Everything after that record is private."""
+    """Return the start of a csv, at most LONGEST_HEADER bytes. Everything after the first record is private."""
     try:
         with _open_bytes(path) as file:
             return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=UNDECODABLE)

@@ -53,7 +53,7 @@ class ActualColumn:
     """A column as the engine reports it.
 
     Attributes:
-        sql: Name of the column in SQL, or an expression for its bytes.
+        sql: SQL of the column: its name, or an expression that converts it first.
         family: Family of the column's type.
         kind: The engine's name of the type, for messages.
         bytewise: Whether the engine regards two texts as equal only if their bytes are equal.
@@ -133,6 +133,7 @@ class Values:
         return layers.bind(self._typed(window.column, window.type, layers))
 
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
+        """Return a column converted to a type. Raises InputError if the table has no such column, or one of another type."""
         column = self.actual.fields.get(name)
         if column is None:
             instead = instead_of(name, [*self.actual.fields, *self.actual.others], self.table.stored, self.actual.named)

@@ -17,7 +17,7 @@ from dpcli.release.engines.source_files import files_of, header_of
 from dpcli.release.engines.source_table import ActualTable, SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
 
-VIEW = "dpcli_source"
+VIEW = "dpcli_source"  # name of the view of the files, which exists in dpcli's own session only
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "whole"),
     **dict.fromkeys(("float", "double"), "real"),

@@ -25,6 +25,7 @@ class SpillFolder:
     lock: int
 
     def remove(self) -> None:
+        """Delete the folder, as far as possible, and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self.lock)
@@ -36,7 +37,7 @@ def spill_folder() -> SpillFolder:
         abandoned = _locked(path)
         if abandoned is not None:
             abandoned.remove()
-    while True:
+    while True:  # another process may remove a new folder before it is locked
         folder = _locked(tempfile.mkdtemp(prefix=SPILL_PREFIX))
         if folder is not None:
             return folder

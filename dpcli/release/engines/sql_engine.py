@@ -31,7 +31,11 @@ class SqlEngine:
     actual: ActualTable | None = field(default=None, init=False)
 
     def check(self, aggregation: Aggregation) -> None:
-        """Raise InputError if an expression is refused, or if a column is missing or has another type. No row is read."""
+        """Check that the statement of an aggregation can be written. No row is read.
+
+        Raises:
+            InputError: An expression is refused, or there is no such table, or a column is missing or has another type.
+        """
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
@@ -43,13 +47,17 @@ class SqlEngine:
 
         Raises:
             InputError: An expression is refused, or the data cannot be read. The message reveals nothing about the data.
+            LedgerError: The disk has no room for rows that do not fit in memory.
+            InternalError: The answer of the engine does not fit the aggregation.
         """
         return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 
     def close(self) -> None:
+        """Close the connection, and remove what the engine wrote to disk."""
         raise NotImplementedError
 
     def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
+        """Return the SQL statement of an aggregation. The first call also finds the table."""
         if self.actual is None:
             self.actual = self._find()
         return statement(aggregation, self.table, self.actual, self.dialect, secret)
@@ -78,11 +86,12 @@ class SqlEngine:
         return ActualColumn(sql, self._family(kind), kind)
 
     def _require_once(self, names: Sequence[str], place: str) -> None:
+        """Raise InputError if a declared column occurs several times among the names of the table."""
         for name in self.table.columns:
             if names.count(name) > 1:
                 raise InputError(f'{place}: expected one column "{name}", found {names.count(name)}')
 
 
 def numbered_names(count: int) -> tuple[str, ...]:
-    """Return names for the columns of a file by their places, so that no name of a file is special in SQL."""
+    """Return the names f0, f1, ... for the columns of a table, so that no name of its own is special in SQL."""
     return tuple(f"f{place}" for place in range(count))

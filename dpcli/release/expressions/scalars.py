@@ -30,9 +30,10 @@ class Term:
 
 
 class Columns(Protocol):
-    """The columns of a table, as terms of their declared types."""
+    """The columns of a table."""
 
-    def term(self, name: str, layers: Layers) -> Term: ...
+    def term(self, name: str, layers: Layers) -> Term:
+        """Return a column as a term of its declared type. Raises InputError if the table has no such column or another type."""
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ class Layers:
     names: list[dict[str, str]] = field(default_factory=list)
 
     def bind(self, term: Term) -> Term:
-        """Return a name for a term, which may be written more than once."""
+        """Return a name for a term, so that it can be used several times and is computed once. Equal terms get one name."""
         while len(self.names) <= term.depth:
             self.names.append({})
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")
@@ -103,10 +104,12 @@ def literal(value: str, type_: ScalarType) -> Scalar:
 
 
 def decimal(value: float) -> Scalar:
+    """Return a literal of type decimal, which is a double."""
     return literal(repr(float(value)), "decimal")
 
 
 def integer(value: int) -> Scalar:
+    """Return a literal of type integer, which has 64 bits."""
     return literal(str(value), "integer")
 
 

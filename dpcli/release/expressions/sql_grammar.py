@@ -42,7 +42,7 @@ ALLOWED = (
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
 LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
-MOST_CHARACTERS = 1_000_000  # largest start and length of substr
+MOST_CHARACTERS = 1_000_000  # largest start and length of substr, a number of 7 digits
 MOST_LISTED = 10_000  # largest number of values in a list in (...)
 
 
@@ -115,6 +115,7 @@ class SqlReader:
     depth: int = 0
 
     def scalar(self, node: exp.Expr) -> Scalar:
+        """Return the scalar of a node. Raises InputError if the node has a part or a kind that is not in MEANINGS, or is too deep."""
         if self.depth > DEEPEST_NESTING:
             raise InputError(
                 f"{self.key}: expected at most {DEEPEST_NESTING} nested expressions, found more; a long list of values can be "
@@ -129,6 +130,7 @@ class SqlReader:
         return meaning.read(SqlReader(self.expressions, self.key, self.depth + 1), node)
 
     def refusal(self, node: exp.Expr, expected: str = f"only {ALLOWED}") -> InputError:
+        """Return the error of a node that is refused. The message quotes the node."""
         return InputError(f"{self.key}: expected {expected}, found {quote_for_message(node)}")
 
     def of_type(self, node: exp.Expr, *types: ScalarType) -> Scalar:
@@ -177,7 +179,7 @@ def parse_expression(text: str, key: str) -> exp.Expr:
 
 
 def quote_for_message(expression: exp.Expr | str) -> str:
-    """Return a part of the user's text in quotes, shortened for a message."""
+    """Return a part of the user's text in quotes for a message. A long text is cut, and unprintable characters are escaped."""
     text = expression if isinstance(expression, str) else expression.sql(dialect=GRAMMAR, comments=False)
     if len(text) > LONGEST_QUOTE:
         text = f"{text[: LONGEST_QUOTE - 3]}..."
@@ -226,7 +228,10 @@ def _read_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _number(reader: SqlReader, node: exp.Expr, text: str) -> Scalar:
-    """Return a number as a 64-bit integer if it consists of digits, otherwise as a double."""
+    """Return a number as an integer if it consists of digits, otherwise as a double.
+
+    Raises InputError if the integer has more than 64 bits, or the double is infinite.
+    """
     if text.removeprefix("-").isdecimal() and text.isascii():
         value = int(text) if len(text) < 25 else WHOLE_MOST + 1  # a longer text would take long to convert
         if WHOLE_LEAST <= value <= WHOLE_MOST:
@@ -373,6 +378,7 @@ def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     return date_part(part, reader.of_type(node.expression, "date"))
 
 
+# Names that sqlglot gives to the parts of a node with one operand, and with two.
 ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 DATE_PARTS: dict[str, DatePartName] = {

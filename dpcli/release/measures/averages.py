@@ -42,6 +42,7 @@ class ColumnQuery(NoisyQuery):
         return column is not None and column.min is not None and column.min < 0.0
 
     def values(self, setting: QuerySetting) -> SteppedRange:
+        """Return the range of the column in whole steps."""
         return stepped_range(setting.source, self.column)
 
     def centred_contribution(self, values: SteppedRange) -> Contribution:
@@ -78,9 +79,9 @@ class SumQuery(ColumnQuery):
 
 
 def has_one_row_per_unit(query: Query, source: Source) -> bool:
-    """Return whether every unit has exactly one row that counts.
+    """Return whether every unit has exactly one row that counts, for a query about a column.
 
-    The condition holds if each row is a unit of its own, and no `where`, key or missing value excludes a row.
+    This is so if each row is a unit of its own, and no `where`, key or missing value excludes a row.
     """
     name = getattr(query, "column", "")
     return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
@@ -151,6 +152,7 @@ class MeanQuery(ColumnQuery):
         return answer_of(self, rows)
 
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange) -> AnswerRow:
+        """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
         interval = mean.interval(self.confidence)
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
@@ -174,7 +176,7 @@ class MeanQuery(ColumnQuery):
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: SteppedRange) -> NoisyMean:
-    """Return the mean of a noisy sum, in steps from the centre, and a noisy count. `releases` are the mechanisms of the two."""
+    """Return the mean from a noisy sum, in steps from the centre, and a noisy count. `releases` are the mechanisms of sum and count."""
     of_sum, of_count = releases
     low, high = values.least - values.middle, values.most - values.middle
     return NoisyMean(total, count, law_of(of_sum), law_of(of_count), low, high)
@@ -182,7 +184,7 @@ def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values:
 
 # Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
 SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3
-MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it
+MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so that the sensitivity fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
 from dpcli.release.answers.postprocessing import CONSISTENT, make_consistent
-from dpcli.release.data_source import Source
+from dpcli.release.data_source import NUMBER_TYPES, Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest
+TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest. Any share is valid
 HIDDEN_KEYS = (
     "keys that few units have are not shown; a key whose true count is not far above {:,} is shown only if its noise was high: then the "
     "interval is too high, and its confidence is lower than stated"
@@ -121,12 +121,16 @@ class CountQuery(NoisyQuery):
             rows.append(postprocessed_row(self, key, adjusted.get(key, 0), interval))
         interval = additive_interval(total, total_law, self.confidence)
         rows.append(postprocessed_row(self, ("total",) * len(self.by), sum(adjusted.values()), interval))
-        return answer_of(self, tuple(rows), NOISE_ALONE, None, CONSISTENT)
+        return answer_of(self, tuple(rows), additions=(CONSISTENT,))
 
     def _adjusted(
         self, parts: NumbersByKey, total: int, part_variance: Fraction, total_variance: Fraction
     ) -> dict[tuple[KeyValue, ...], int]:
-        """Return the parts adjusted to a noisy total. A missing part is 0: it would be negative, and the query excludes this."""
+        """Return the parts adjusted to a noisy total, so that they add up to the new total.
+
+        If the query states non-negative, a part that would be negative is left out, and the others are adjusted again. The caller takes a
+        part that was left out as 0.
+        """
         keys = list(parts)
         while True:
             adjusted = make_consistent(total, [parts[key] for key in keys], total_variance, part_variance)
@@ -166,7 +170,7 @@ class HistogramQuery(NoisyQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         column = source.columns.get(self.column)
-        if column is not None and column.type not in ("integer", "decimal"):
+        if column is not None and column.type not in NUMBER_TYPES:
             yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
@@ -184,7 +188,7 @@ class HistogramQuery(NoisyQuery):
         return additive_answer(self, release, by_bin, NOISE_ALONE, (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
-        """Return a bin as an interval."""
+        """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""
         low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, to distinguish all bins
         is_last = number == len(self.bins) - 2
         return f"[{low}, {high}]" if is_last else f"[{low}, {high})"
@@ -239,9 +243,8 @@ class ThresholdQuery(Query):
         keys = self.ordered(setting)
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         reached = above_threshold(counts, self.above, self.laws(setting))
-        rows = tuple(
-            AnswerRow(key, is_reached) for key, is_reached in zip(keys, reached, strict=False)
-        )  # keys after the end have no row
+        compared = keys[: len(reached)]  # the technique may end before the last key
+        rows = tuple(AnswerRow(key, is_reached) for key, is_reached in zip(compared, reached, strict=True))
         by = () if self.column is None else (self.column,)
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 

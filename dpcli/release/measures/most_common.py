@@ -29,22 +29,22 @@ OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuery(Query):
-    """A measure that chooses among the values of a column by their noisy counts. The counts are not released."""
+    """A measure that releases common values of a column, but not their counts."""
 
     keyed: ClassVar[bool] = True
 
     column: Annotated[str, VALUES]
 
-    def reach(self, setting: QuerySetting) -> int:
+    def score_range(self, setting: QuerySetting) -> int:
         """Return the largest change of the difference of two counts when one unit changes."""
         return count_range(self.rows, setting.adjacency)
 
     def choice_release(self, setting: QuerySetting, kind: str, cost: QueryCost, choices: str, steps: int = 1) -> QueryRelease:
         """Return the mechanism that chooses `steps` times, each time at this cost."""
-        epsilon, reach = cost.bounded_range_epsilon, self.reach(setting)
-        choice_scale(reach, epsilon)  # raises InputError if no sampler supports the scale
+        epsilon, score_range = cost.bounded_range_epsilon, self.score_range(setting)
+        choice_scale(score_range, epsilon)  # raises InputError if no sampler supports the scale
         why = (
-            f"one unit adds at most {self.rows:,} to a count: the difference of two counts changes by at most {reach:,}",
+            f"one unit adds at most {self.rows:,} to a count: the difference of two counts changes by at most {score_range:,}",
             f"{choices} at epsilon {epsilon:.6g}",
         )
         return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
@@ -53,7 +53,7 @@ class ChoiceQuery(Query):
         """Return a description of how far the count of each chosen value may be below the largest remaining count."""
         (release,) = self.releases(setting)
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
-        scale = self.reach(setting) / release.keys["epsilon"]
+        scale = self.score_range(setting) / release.keys["epsilon"]
         distance = peeling_slack(max(len(domain), 1), release.steps, scale, 1.0 - self.confidence)
         return f"each count is within {distance:,} of the largest remaining count, with probability {self.confidence:.6g}"
 
@@ -93,7 +93,7 @@ class TopQuery(ChoiceQuery):
 
         (release,) = self.releases(setting)
         keys = sorted(totals, key=sort_key)
-        chosen = top_k([totals[key].rows for key in keys], self.top, self.reach(setting), release.keys["epsilon"])
+        chosen = top_k([totals[key].rows for key in keys], self.top, self.score_range(setting), release.keys["epsilon"])
         rows = tuple(AnswerRow((place,), keys[index][0]) for place, index in enumerate(chosen, start=1))
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
 
@@ -127,6 +127,7 @@ class ModeQuery(ChoiceQuery):
 
     @property
     def tests(self) -> bool:
+        """Return whether the mode is released by propose-test-release."""
         return self.method == "propose-test-release"
 
     def problems(self) -> Iterator[Problem]:
@@ -169,7 +170,7 @@ class ModeQuery(ChoiceQuery):
 
         (release,) = self.releases(setting)
         choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
-        index = choose(list(counts.values()), self.reach(setting), release.keys["epsilon"])
+        index = choose(list(counts.values()), self.score_range(setting), release.keys["epsilon"])
         return list(counts)[index]
 
     def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:

@@ -72,7 +72,7 @@ class QuantileQuery(Query):
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
         for position in range(len(self.quantiles)):
-            choice_scale(self.reach(setting, position), epsilon)  # raises InputError if no sampler supports the scale
+            choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
         why = (
             f"one unit counts with at most {rows_words(self.rows)}",
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
@@ -80,18 +80,19 @@ class QuantileQuery(Query):
         )
         return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
 
-    def reach(self, setting: QuerySetting, position: int) -> int:
+    def score_range(self, setting: QuerySetting, position: int) -> int:
         """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
         return rank_range(self.share(position), self.rows, setting.adjacency)
 
     def _most_rows(self, setting: QuerySetting) -> str:
         """Return the largest score range of the quantiles, in rows."""
         positions = range(len(self.quantiles))
-        most = max(Fraction(self.reach(setting, position), self.share(position).denominator) for position in positions)
+        most = max(Fraction(self.score_range(setting, position), self.share(position).denominator) for position in positions)
         number = Decimal(most.numerator) / most.denominator  # exact, as a share has at most six decimals
         return f"{number:,f} row{'s' if number != 1 else ''}"
 
     def share(self, position: int) -> Fraction:
+        """Return the share at a position of `quantiles`, exactly as the decimal that the file states."""
         return Fraction(repr(self.quantiles[position]))
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -107,7 +108,8 @@ class QuantileQuery(Query):
             counts[int(number) - values.least] += total.rows
         rows = []
         for position, share in enumerate(self.quantiles):
-            chosen = exponential(rank_scores(counts, self.share(position)), self.reach(setting, position), release.keys["epsilon"])
+            scores = rank_scores(counts, self.share(position))
+            chosen = exponential(scores, self.score_range(setting, position), release.keys["epsilon"])
             rows.append(AnswerRow((repr(share),), values.value(values.least + chosen)))
         return QueryAnswer(self.name, self.measure, ("share",), tuple(rows), self.confidence, self.expected_error(setting))
 
@@ -115,7 +117,7 @@ class QuantileQuery(Query):
         (release,) = self.releases(setting)
         candidates, distances = self.candidates(setting.source), []
         for position in range(len(self.quantiles)):
-            scale = self.reach(setting, position) / release.keys["epsilon"]
+            scale = self.score_range(setting, position) / release.keys["epsilon"]
             scores = slack(candidates, scale, 1.0 - self.confidence)
             distances.append(math.ceil(scores / self.share(position).denominator))
         return f"each is at most {max(distances):,} rows from the requested rank, with probability {self.confidence:.6g}"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TEST_SHARE = 0.5  # share of the cost for the test; the noise uses the rest
+TEST_SHARE = 0.5  # share of the cost for the test; the noise uses the rest. Any share is valid
 TEST_DELTA = Key("largest probability of an answer that one unit could change by more than the proposed distance", DELTA)
 NUMBERS = Key("column of numbers; its [source.columns] entry has step, and needs no bounds")
 
@@ -74,10 +74,12 @@ class TestedQuery(Query):
 
 
 def _counts_of(totals: Totals) -> dict[int, int]:
+    """Return the exact, private number of rows with each number of steps."""
     return {int(number): total.rows for (number,), total in totals.items() if total.rows}
 
 
 def _test_of(release: QueryRelease) -> StabilityTest:
+    """Return the test that a mechanism of type propose-test-release performs."""
     return StabilityTest(release.keys["epsilon"], release.keys["delta"])
 
 
@@ -117,6 +119,7 @@ class StableQuery(TestedQuery):
         return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, covers)
 
     def _row(self, value: int | None, noise: QueryRelease) -> AnswerRow:
+        """Return the answer for a noisy number of steps; an answer without value and interval if it is None."""
         if value is None:
             return AnswerRow((), None)
         interval = additive_interval(value, law_of(noise), self.confidence, noise.unit)
@@ -186,7 +189,8 @@ class StableRangeQuery(StableQuery):
         (row,) = answer.rows
         if row.value is None:
             return answer
-        interval = ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence)
+        assert row.lower is not None and row.upper is not None  # a row with a value has an interval
+        interval = ConfidenceInterval(row.lower, row.upper, self.confidence)
         value, interval = cut_at_zero(float(row.value), interval)
         return replace(answer, rows=(AnswerRow((), value, interval.low, interval.high),), postprocessed=(NON_NEGATIVE,))
 

@@ -139,7 +139,10 @@ class DiscreteGaussianLaw:
 
 
 def half_width(law: NoiseLaw, confidence: float) -> int:
-    """Return the smallest integer h that is certified to have P(|X| <= h) >= confidence. Raises InputError as `failure_of` does."""
+    """Return the smallest integer h for which `law.exceeds` certifies P(|X| <= h) >= confidence.
+
+    Raises InputError as `failure_of` does.
+    """
     return half_width_beyond(law, failure_of(confidence))
 
 
@@ -151,7 +154,7 @@ def failure_of(confidence: float) -> float:
 
 
 def half_width_beyond(law: NoiseLaw, failure: float) -> int:
-    """Return the smallest integer h that is certified to have P(|X| > h) <= failure.
+    """Return the smallest integer h for which `law.exceeds` certifies P(|X| > h) <= failure.
 
     Raises:
         InputError: The probability of failure is not in [1e-300, 1), the range that tails can resolve.
@@ -162,7 +165,7 @@ def half_width_beyond(law: NoiseLaw, failure: float) -> int:
 
 
 def smallest_whole(holds: Callable[[int], bool], least: int = 0) -> int:
-    """Return the smallest integer >= `least` for which `holds` is true. It must be true for all larger integers too."""
+    """Return the smallest integer >= `least` for which `holds` is true. It must then be true for all larger integers too."""
     low, high = least - 1, least
     while not holds(high):
         low, high = high, high + 2 * (high - low)
@@ -190,7 +193,7 @@ def _midpoint_error(sigma: float) -> float:
 
 @lru_cache(maxsize=64)
 def _total(sigma: float) -> float:
-    """Return the sum of e^{-x^2 / (2 sigma^2)} over all integers. For sigma >= 3, sum and integral differ by at most e^-170."""
+    """Return the sum of e^{-x^2 / (2 sigma^2)} over all integers. For sigma >= 3, sum / integral differs from 1 by at most e^-170."""
     if sigma >= 3.0:
         return sigma * math.sqrt(2.0 * math.pi)
     return 1.0 + 2.0 * math.fsum(math.exp(-0.5 * (x / sigma) ** 2) for x in range(1, math.ceil(40.0 * sigma) + 2))
@@ -207,7 +210,8 @@ def _tails(sigma: float) -> Array:
 def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
     """Return the smallest double with sensitivity / scale <= epsilon, where epsilon is the decimal as the user stated it.
 
-    It is the scale of discrete Laplace noise. It is also the scale of a choice, if `sensitivity` is the range of the scores.
+    It is the scale of discrete Laplace noise. It is also the scale of a choice, if `sensitivity` is the range of the scores. Raises
+    InputError if the scale is larger than every double.
     """
     return rounded_up(Fraction(sensitivity) / stated(epsilon))
 
@@ -215,17 +219,18 @@ def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
 def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
     """Return the smallest double with squared_sensitivity / (2 sigma^2) <= rho.
 
-    The argument is the square of the L2 sensitivity, since the square is exact and the sensitivity itself may not be.
+    The argument is the square of the L2 sensitivity, since the square is exact and the sensitivity itself may not be. Raises InputError if
+    sigma^2 is larger than every double.
     """
-    wanted = Fraction(squared_sensitivity) / (2 * stated(rho))
-    sigma = math.sqrt(_double(wanted)) * (1.0 - 1e-15)
-    while Fraction(sigma) ** 2 < wanted:
+    squared_sigma = Fraction(squared_sensitivity) / (2 * stated(rho))
+    sigma = math.sqrt(_double(squared_sigma)) * (1.0 - 1e-15)  # surely below the result
+    while Fraction(sigma) ** 2 < squared_sigma:
         sigma = math.nextafter(sigma, math.inf)
     return sigma
 
 
 def rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is at least `exact`."""
+    """Return the smallest double that is at least `exact`. Raises InputError if there is none."""
     nearest = _double(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 

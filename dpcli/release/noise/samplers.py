@@ -38,12 +38,13 @@ def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
 
     Raises:
         Unavailable: OpenDP is not installed, or its version has biased samplers.
+        InternalError: A draw reached the limit of 64 bits.
     """
     return [value + draw for value, draw in zip(values, draws(len(values), law), strict=True)]
 
 
 def draws(count: int, law: NoiseLaw) -> list[int]:
-    """Return a number of independent draws of a law. Raises Unavailable as `noisy` does."""
+    """Return a number of independent draws of a law. Raises Unavailable and InternalError as `noisy` does."""
     sampler = measurement(law)
     drawn: list[int] = []
     while len(drawn) < count:
@@ -55,7 +56,7 @@ def draws(count: int, law: NoiseLaw) -> list[int]:
 
 @singledispatch
 def measurement(law: NoiseLaw) -> Measurement:
-    """Return OpenDP's mechanism that adds noise of this law to a vector of integers."""
+    """Return OpenDP's mechanism that adds noise of this law to a vector of integers. Raises InternalError for an unknown type of law."""
     raise InternalError(f"no sampler for {type(law).__name__}")
 
 

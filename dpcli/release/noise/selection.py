@@ -46,7 +46,8 @@ def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> li
     Priced by: exponential with this epsilon, k times.
 
     Raises:
-        InputError: k is not between 1 and the number of candidates.
+        InputError: k is not between 1 and the number of candidates, or no sampler supports the scale.
+        InternalError: A score exceeds LARGEST_SCORE.
     """
     if not 1 <= k <= len(scores):
         raise InputError(f"expected a number to choose between 1 and the {len(scores)} candidates, found {k}")
@@ -56,7 +57,8 @@ def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> li
 def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) -> int:
     """Return the index of a candidate, chosen by permute-and-flip.
 
-    The candidates are visited in random order. Each is accepted with probability exp(epsilon (score - best score) / score_range).
+    The candidates are visited in random order. Each is accepted with probability exp(epsilon (score - best score) / score_range), and the
+    first accepted one is chosen. Raises InputError and InternalError as `top_k` does.
 
     Priced by: permute-and-flip with this epsilon, or report-noisy-max with noise = "exponential" and this epsilon, which has the same law.
 
@@ -112,6 +114,7 @@ def _measurement(measure: Measure, k: int, scale: float) -> Measurement:
 
 
 def _checked(scores: Sequence[int]) -> list[int]:
+    """Return the scores as a list. Raises InternalError if one exceeds LARGEST_SCORE; the message does not show it."""
     if any(abs(score) > LARGEST_SCORE for score in scores):
         raise InternalError("a score exceeds 62 bits: nothing was released")
     return list(scores)
@@ -161,6 +164,9 @@ class SparseVectorLaws:
     Priced by: sparse-vector with this epsilon, answers and threshold_share.
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 1 (standard form).
+
+    Raises:
+        InputError: A number is out of its range.
     """
 
     epsilon: float

@@ -27,7 +27,7 @@ from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
 REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45
 ERROR = 1e-9  # largest error of every probability
-FINE = 2 * 10**9  # number of steps in a bin
+FINE = 2 * 10**9  # number of steps in a bin; it is even, and large enough that rounding to steps does not show
 LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
@@ -149,8 +149,7 @@ def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], conf
     """Compare all MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     Args:
-        setting: Epsilon, delta and bounds on a unit, for every mechanism. Pure mechanisms do not use delta, which
-            would lower their noise by about 2 sqrt(delta) of epsilon.
+        setting: Epsilon, delta and bounds on a unit, for every mechanism. The mechanisms that need a domain do not use delta.
         gaps: Counts of the leading value, >= 1.
         sizes: Sizes of the domain, >= 2.
         confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
@@ -186,10 +185,12 @@ def _right_by_permute_and_flip(lead: Lead) -> float:
 
 
 def _right_by_noisy_histogram(lead: Lead) -> float:
+    """Return the probability that the leading value has the largest noisy count of the domain."""
     return _largest_probability(lead, -math.inf, lead.size)
 
 
 def _right_by_stability_histogram(lead: Lead) -> float:
+    """Return the probability that the stability histogram shows the leading value, the only one that occurs."""
     return _largest_probability(lead, lead.threshold, 1)
 
 
@@ -252,7 +253,7 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             (release,) = priced.releases
             epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
-            needed = compare_modes(lead, (1,), SIZES, query.confidence).needed(PTR, 2)
+            needed = compare_modes(lead, (1,), SIZES, query.confidence).needed(PTR, 2)  # for any size of the domain
             largest = max(2 * needed, FURTHEST)
             gaps = sorted({1 + round(place * (largest - 1) / POINTS) for place in range(POINTS + 1)})
             return compare_modes(lead, gaps, SIZES, query.confidence)

@@ -1,4 +1,4 @@
-"""The test of propose-test-release. It passes if the data are far from all datasets with another answer."""
+"""The test of propose-test-release. It passes if the noisy distance of the data from datasets with another answer exceeds a threshold."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class StabilityTest:
 
     @property
     def threshold(self) -> int:
-        """The smallest T >= 0 with P(DLap(scale) > T) <= delta."""
-        return smallest_whole(lambda least: log_laplace_beyond(self.scale, least) <= math.log(self.delta))
+        """The smallest T >= 0 that is certified to have P(DLap(scale) > T) <= delta."""
+        return smallest_whole(lambda candidate: log_laplace_beyond(self.scale, candidate) <= math.log(self.delta))
 
     def release_probability(self, distance: int) -> float:
         """Return an upper bound on P(distance + DLap > threshold), with a relative error of at most 1e-12."""
@@ -64,7 +64,7 @@ def units_apart(changes: int, per_unit: int) -> int:
     """Return the number of units that may change without changing the answer.
 
     Args:
-        changes: Smallest number of changes that lead to another answer.
+        changes: Smallest number of changes that lead to another answer; at least 1.
         per_unit: Largest number of changes that one unit makes.
     """
     return min(-(-changes // per_unit) - 1, UNREACHABLE)
@@ -99,5 +99,6 @@ def released_mode(counts: Mapping[Key, int], test: StabilityTest, draw: Draw, ad
 
 
 def _sortable(key: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the type's name and the value of each part of a key, by which keys of different types can be sorted."""
     for part in key if isinstance(key, tuple) else (key,):
         yield type(part).__name__, part

@@ -19,7 +19,7 @@ from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTes
 from dpcli.release.vectors import Contribution, sensitivity
 
 QUARTILES = (Fraction(1, 4), Fraction(3, 4))
-Gaussian = Callable[[float], int]  # draws discrete Gaussian noise of this sigma
+Gaussian = Callable[[float], int]  # function that draws discrete Gaussian noise of a given sigma
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +112,24 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int
 def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
     """Return the number of rows that may change before one further row can move the quantile across the window.
 
+    One row can do so only in data in which at most one row must change to bring the quantile to the second point, at most one to bring it
+    to the first point, and no row lies between the points. Each changed row lowers these three numbers by at most 1.
+
+    Let share = a/b. The quantile is below the second point if the rows below it satisfy (b - a) (left + between) >= a right, and it is at
+    most the first point if (b - a) left >= a (between + right). An added or removed row changes the difference of the two sides by at most
+    max(a, b - a). A row that replaces another keeps the rank, and changes the number of rows on one side of a point by at most 1.
+
     Args:
         numbers: The numbers and their adjacency.
         share: Share of the quantile.
         left, between, right: Rows of the window, as `_windows` yields them.
     """
+    # Numbers of rows after which the quantile can be at least the second point, or at most the first point.
     if numbers.swapped:
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left
     else:
-        above, below = share.numerator, share.denominator - share.numerator  # weights of a row above, and below, the quantile
+        above, below = share.numerator, share.denominator - share.numerator  # a and b - a
         step = max(above, below)
         to_right = -(-(below * (left + between) - above * right + 1) // step)
         to_left = -((below * left - above * (between + right)) // step)
@@ -152,6 +160,7 @@ class ThreeBins:
 
     @property
     def low(self) -> int:
+        """The first number in the three bins."""
         return (self.bin - 1) * self.width
 
     @property
@@ -161,6 +170,7 @@ class ThreeBins:
 
     @property
     def centre(self) -> int:
+        """The middle of the three bins, rounded down."""
         return (self.low + self.high) // 2
 
     def centred(self, counts: Mapping[int, int]) -> int:
@@ -173,7 +183,7 @@ class ThreeBins:
 
 
 def farthest(width: int) -> int:
-    """Return the largest distance of a clamped number from the centre: half the width of three bins, rounded up."""
+    """Return the largest distance of a clamped number from the centre: half of `high` - `low`, rounded up."""
     return -(-(3 * width - 1) // 2)
 
 

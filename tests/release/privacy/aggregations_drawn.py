@@ -60,7 +60,7 @@ def aggregation(draw: random.Random, unit: bool | None = None) -> Asked:
         Steps(quoted(AGE), draw.choice([0, 5]), 115, 1.0, draw.choice([None, 7.0])),
         Steps(quoted(AGE), -3, 30, 3.0),
         Steps(quoted(PAID), -1000, 20_000, 0.01, draw.choice([None, 0.0])),
-        Steps(quoted(PAID), -1000, 20_000, 0.01, None, squared=9500),
+        Steps(quoted(PAID), -1000, 20_000, 0.01, None, squared_about=9500),
     ]
     return Asked(
         Aggregation(

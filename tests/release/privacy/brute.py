@@ -98,7 +98,7 @@ def integer_of(asked: Asked, steps: Steps, row: Row) -> int | None:
         return None
     clamped = min(max(float(value), steps.minimum * steps.step), steps.maximum * steps.step)
     whole = min(max(math.floor(clamped / steps.step + 0.5), steps.minimum), steps.maximum)
-    return whole if steps.squared is None else (whole - steps.squared) ** 2
+    return whole if steps.squared_about is None else (whole - steps.squared_about) ** 2
 
 
 def digest(secret: bytes, *parts: Any) -> int:

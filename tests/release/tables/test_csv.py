@@ -77,7 +77,7 @@ QUESTION = Aggregation(
     "who",
     "year(born) > 1900 and upper(state) <> 'X' and age + 1 > 0",
     (GroupKey("state", ("CA", "NY")), GroupKey("paid", bins=(0.0, 1.0, 2.0))),
-    (Steps("age", 0, 100, 1.0, squared=50), Steps("paid", 0, 4, 0.5)),
+    (Steps("age", 0, 100, 1.0, squared_about=50), Steps("paid", 0, 4, 0.5)),
     1,
     2,
 )
