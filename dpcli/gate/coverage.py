@@ -30,7 +30,7 @@ from dpcli.gate.repository import (
     touched_files,
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
-from dpcli.git.command import commit_of, holds, present_files, tree_entries
+from dpcli.git.command import commit_of, present_files, tree_entries
 from dpcli.git.past_files import (
     LEAST_KEPT_SHARE,
     contents_in,
@@ -41,6 +41,7 @@ from dpcli.git.past_files import (
     removed_files,
     touched_paths,
 )
+from dpcli.git.work_trees import holds
 
 # The paths of files that can start the gate in CI.
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
