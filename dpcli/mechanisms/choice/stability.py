@@ -43,6 +43,185 @@ DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StabilityHistogramSpec(Spec):
+    """The keys in the data whose noisy counts exceed `threshold`, with these noisy counts. Nothing is released about other keys.
+
+    Discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added to the count of each key in the data. A unit of privacy adds
+    to the counts of at most max_groups keys, and at most max_rows to each. The possible keys need not be known beforehand. The price for
+    this is a delta: a key that only one unit holds is shown with probability p = P(max_rows + noise > threshold), and one of the unit's
+    max_groups keys is shown with probability 1 - (1 - p)^max_groups.
+
+    Neighbours: all three adjacencies. Under add-remove and zero-out, the counts of a unit's keys move in one direction. Under replace-one,
+    the counts of the keys of both versions move, which are twice as many, and each version may have keys that only it holds.
+    max_contributions has no effect, because both limits are for a unit. k units that change together may share keys or not. The worst case
+    is used.
+
+    Bounds: upper. For one unit, they are the largest over how many of its keys only it holds, because no count both moves and appears. For
+    a group, they add the noise on all counts that it moves and the delta of the keys that only it holds. delta is exact if epsilon is
+    large. Renyi divergences are infinite. No finite epsilon below that delta.
+
+    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
+    arXiv:1511.08552; Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}
+    evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),
+    )
+
+    threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
+    scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
+    sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
+    max_groups: Annotated[int, Key("largest number of keys to whose counts one unit of privacy adds", COUNT, claim=True)] = 1
+    max_rows: Annotated[int, Key("largest amount that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if (self.scale is None) == (self.sigma is None):
+            yield "scale", "either scale (Laplace) or sigma (Gaussian)", "neither" if self.scale is None else "both"
+        elif self.sigma is not None and self.sigma < 0.05 * self.max_rows:
+            yield "sigma", f"at least max_rows / 20 = {self.max_rows / 20.0:g} (less is no privacy)", repr(self.sigma)
+
+    @property
+    def unsampled(self) -> str:
+        return "whose keys are those of all of the data"
+
+    @property
+    def delta_spent(self) -> float:
+        return shown_delta(self._all_hidden(1))
+
+    def log_shown(self, count: int) -> float:
+        """Return an upper bound on the log probability that a key with this count is released."""
+        least = self.threshold - count
+        if self.scale is not None:
+            return log_laplace_beyond(self.scale, least)
+        assert self.sigma is not None
+        return log_gaussian_beyond(self.sigma, least)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        noise, count = self._noise(neighbours)
+        shown = Shown(shown_delta(self._all_hidden(neighbours.group)), neighbours.replaces)
+        noise_and_own_keys = Composed(((noise, count), (shown, 1)))
+        if neighbours.group > 1 or shown.everything:
+            return noise_and_own_keys
+        with suppress(NotRepresentable):
+            (loss,) = noise.losses()
+            either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
+            return LeastOf((noise_and_own_keys, either))
+        return noise_and_own_keys
+
+    def _all_hidden(self, group: int) -> float:
+        """Return a lower bound on the log probability that no key is shown that only the units of a group hold."""
+        return self.max_groups * group * min(map(self._log_hidden, *_sharing(group)))
+
+    def _log_hidden(self, least: int, most: int) -> float:
+        """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
+        p = math.exp(self.log_shown(self.max_rows * most))
+        return math.log1p(-p) / least if p < 1.0 else -math.inf
+
+    def _noise(self, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        """Return the noise on the keys that change, as (mechanism, count).
+
+        For one unit, each key changes by at most max_rows. For a group, the counts are priced as a vector, by its norm.
+        """
+        keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
+        one_unit = Neighbours(neighbours.adjacency)
+        if self.scale is not None:
+            sensitivity, count = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
+            return DiscreteLaplaceSpec(scale=self.scale, sensitivity=sensitivity).resolve(one_unit).unclaimed(), count
+        assert self.sigma is not None
+        if group == 1:
+            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one_unit)
+            return noise.unclaimed(), keys
+        return Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeTestReleaseSpec(StatedSpec):
+    """The answer f(x) if d(x) + DLap(1 / epsilon) > T, and no answer otherwise. d(x) is the distance of x to data with another answer.
+
+    The distance d counts changes. It is a whole number, moves by at most 1 between neighbours, and is 0 if a neighbour has another answer.
+    T is the smallest whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, the entry of that name is released after
+    the test, and is charged here. Its noise must suit answers that differ by at most its sensitivity, and d is 0 if the answer of a
+    neighbour differs by more.
+
+    If two neighbours have different answers, d = 0 for both, and each releases an answer with probability at most delta. If they have the
+    same answer, they differ only by the test on d, which costs epsilon. k units that change together cost k epsilon and
+    e^{(k-1) epsilon} delta, because d < k if their answers differ.
+
+    Neighbours: all three adjacencies. d counts changes of the file's adjacency. If a unit has several records, stated_for says whether
+    epsilon and delta are for one record or for the unit.
+
+    Bounds: upper, from the pair (epsilon, delta) alone, and from the release after the test. No finite epsilon below delta.
+
+    Source: Dwork & Lei 2009, Differential privacy and robust statistics; Vadhan 2017, The complexity of differential privacy, section 3.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
+    needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("The distance moves by at most 1 between neighbours.", "release"),
+        of_mechanism(
+            "The distance is 0 if a neighbour has another answer.",
+            "test_a_distance_that_is_one_too_large_releases_too_often",
+            "release",
+        ),
+    )
+
+    epsilon: Annotated[float, Key("epsilon of the test, in nats: the noise on the distance has scale 1 / epsilon", POSITIVE)]
+    delta: Annotated[float, Key("largest probability of passing the test if a neighbour has another answer", OPEN_UNIT)]
+    mechanism: Annotated[str | None, Key("name of the entry that is released after the test; by default the answer itself")] = None
+
+    @property
+    def delta_spent(self) -> float:
+        return self.delta
+
+    @property
+    def unsampled(self) -> str:
+        return WHOLE_DATA
+
+    def part_path(self, position: int) -> tuple[str | int, ...]:
+        return ("mechanism",)
+
+    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
+        return self if self.mechanism is None else TestedRelease(self, *lookup(self.mechanism))
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        """Return the mechanism of the test. For several changes, its epsilon and its delta are rounded up."""
+        changes = self.changes(neighbours)
+        one_change = Approx(self.epsilon, self.delta).unclaimed()
+        log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
+        group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
+        if changes == 1 or group_delta >= 1.0:
+            return grouped(one_change, changes)
+        return Approx(multiple(changes, self.epsilon), group_delta).unclaimed()
+
+
+@dataclass(frozen=True, slots=True)
+class TestedRelease(Spec):
+    """A stability test, and the entry that is released after it.
+
+    If the answers of two neighbours are close, they differ by the test and by the release. If not, each releases with probability at most
+    delta. The composition of the pair of (epsilon, delta) with that of the release dominates both cases.
+    """
+
+    test: ProposeTestReleaseSpec
+    release: Spec
+    count: int
+
+    @property
+    def unsampled(self) -> str:
+        return WHOLE_DATA
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Composed(((self.test.resolve(neighbours), 1), (self.release.resolve(neighbours).unclaimed(), self.count)))
+
+
 @dataclass(frozen=True, slots=True)
 class ShownLoss(TailsOnly):
     """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
@@ -177,103 +356,6 @@ class OwnOrMoved(Mechanism):
         return (self.loss,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StabilityHistogramSpec(Spec):
-    """The keys in the data whose noisy counts exceed `threshold`, with these noisy counts. Nothing is released about other keys.
-
-    Discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added to the count of each key in the data. A unit of privacy adds
-    to the counts of at most max_groups keys, and at most max_rows to each. The possible keys need not be known beforehand. The price for
-    this is a delta: a key that only one unit holds is shown with probability p = P(max_rows + noise > threshold), and one of the unit's
-    max_groups keys is shown with probability 1 - (1 - p)^max_groups.
-
-    Neighbours: all three adjacencies. Under add-remove and zero-out, the counts of a unit's keys move in one direction. Under replace-one,
-    the counts of the keys of both versions move, which are twice as many, and each version may have keys that only it holds.
-    max_contributions has no effect, because both limits are for a unit. k units that change together may share keys or not. The worst case
-    is used.
-
-    Bounds: upper. For one unit, they are the largest over how many of its keys only it holds, because no count both moves and appears. For
-    a group, they add the noise on all counts that it moves and the delta of the keys that only it holds. delta is exact if epsilon is
-    large. Renyi divergences are infinite. No finite epsilon below that delta.
-
-    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
-    arXiv:1511.08552; Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys).
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}
-    evidence: ClassVar[int] = 2
-    needs_delta: ClassVar[bool] = True
-    fixed_threshold: ClassVar[bool] = True
-    premises: ClassVar[Premises] = (
-        SECRET,
-        moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),
-    )
-
-    threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
-    scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
-    sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
-    max_groups: Annotated[int, Key("largest number of keys to whose counts one unit of privacy adds", COUNT, claim=True)] = 1
-    max_rows: Annotated[int, Key("largest amount that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
-
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        if (self.scale is None) == (self.sigma is None):
-            yield "scale", "either scale (Laplace) or sigma (Gaussian)", "neither" if self.scale is None else "both"
-        elif self.sigma is not None and self.sigma < 0.05 * self.max_rows:
-            yield "sigma", f"at least max_rows / 20 = {self.max_rows / 20.0:g} (less is no privacy)", repr(self.sigma)
-
-    @property
-    def unsampled(self) -> str:
-        return "whose keys are those of all of the data"
-
-    @property
-    def delta_spent(self) -> float:
-        return shown_delta(self._all_hidden(1))
-
-    def log_shown(self, count: int) -> float:
-        """Return an upper bound on the log probability that a key with this count is released."""
-        least = self.threshold - count
-        if self.scale is not None:
-            return log_laplace_beyond(self.scale, least)
-        assert self.sigma is not None
-        return log_gaussian_beyond(self.sigma, least)
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        noise, count = self._noise(neighbours)
-        shown = Shown(shown_delta(self._all_hidden(neighbours.group)), neighbours.replaces)
-        noise_and_own_keys = Composed(((noise, count), (shown, 1)))
-        if neighbours.group > 1 or shown.everything:
-            return noise_and_own_keys
-        with suppress(NotRepresentable):
-            (loss,) = noise.losses()
-            either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
-            return LeastOf((noise_and_own_keys, either))
-        return noise_and_own_keys
-
-    def _all_hidden(self, group: int) -> float:
-        """Return a lower bound on the log probability that no key is shown that only the units of a group hold."""
-        return self.max_groups * group * min(map(self._log_hidden, *_sharing(group)))
-
-    def _log_hidden(self, least: int, most: int) -> float:
-        """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
-        p = math.exp(self.log_shown(self.max_rows * most))
-        return math.log1p(-p) / least if p < 1.0 else -math.inf
-
-    def _noise(self, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        """Return the noise on the keys that change, as (mechanism, count).
-
-        For one unit, each key changes by at most max_rows. For a group, the counts are priced as a vector, by its norm.
-        """
-        keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
-        one_unit = Neighbours(neighbours.adjacency)
-        if self.scale is not None:
-            sensitivity, count = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
-            return DiscreteLaplaceSpec(scale=self.scale, sensitivity=sensitivity).resolve(one_unit).unclaimed(), count
-        assert self.sigma is not None
-        if group == 1:
-            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one_unit)
-            return noise.unclaimed(), keys
-        return Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys
-
-
 def _sharing(group: int) -> tuple[list[int], list[int]]:
     """Return (least, most) of ranges of numbers that together cover every number of units of a group that may share one key."""
     least = list(range(1, min(group, ONE_BY_ONE) + 1))
@@ -282,85 +364,3 @@ def _sharing(group: int) -> tuple[list[int], list[int]]:
         least.append(most[-1] + 1)
         most.append(min(2 * most[-1], group))
     return least, most
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposeTestReleaseSpec(StatedSpec):
-    """The answer f(x) if d(x) + DLap(1 / epsilon) > T, and no answer otherwise. d(x) is the distance of x to data with another answer.
-
-    The distance d counts changes. It is a whole number, moves by at most 1 between neighbours, and is 0 if a neighbour has another answer.
-    T is the smallest whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, the entry of that name is released after
-    the test, and is charged here. Its noise must suit answers that differ by at most its sensitivity, and d is 0 if the answer of a
-    neighbour differs by more.
-
-    If two neighbours have different answers, d = 0 for both, and each releases an answer with probability at most delta. If they have the
-    same answer, they differ only by the test on d, which costs epsilon. k units that change together cost k epsilon and
-    e^{(k-1) epsilon} delta, because d < k if their answers differ.
-
-    Neighbours: all three adjacencies. d counts changes of the file's adjacency. If a unit has several records, stated_for says whether
-    epsilon and delta are for one record or for the unit.
-
-    Bounds: upper, from the pair (epsilon, delta) alone, and from the release after the test. No finite epsilon below delta.
-
-    Source: Dwork & Lei 2009, Differential privacy and robust statistics; Vadhan 2017, The complexity of differential privacy, section 3.
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
-    needs_delta: ClassVar[bool] = True
-    premises: ClassVar[Premises] = (
-        SECRET,
-        moves("The distance moves by at most 1 between neighbours.", "release"),
-        of_mechanism(
-            "The distance is 0 if a neighbour has another answer.",
-            "test_a_distance_that_is_one_too_large_releases_too_often",
-            "release",
-        ),
-    )
-
-    epsilon: Annotated[float, Key("epsilon of the test, in nats: the noise on the distance has scale 1 / epsilon", POSITIVE)]
-    delta: Annotated[float, Key("largest probability of passing the test if a neighbour has another answer", OPEN_UNIT)]
-    mechanism: Annotated[str | None, Key("name of the entry that is released after the test; by default the answer itself")] = None
-
-    @property
-    def delta_spent(self) -> float:
-        return self.delta
-
-    @property
-    def unsampled(self) -> str:
-        return WHOLE_DATA
-
-    def part_path(self, position: int) -> tuple[str | int, ...]:
-        return ("mechanism",)
-
-    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        return self if self.mechanism is None else TestedRelease(self, *lookup(self.mechanism))
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Return the mechanism of the test. For several changes, its epsilon and its delta are rounded up."""
-        changes = self.changes(neighbours)
-        one_change = Approx(self.epsilon, self.delta).unclaimed()
-        log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
-        group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
-        if changes == 1 or group_delta >= 1.0:
-            return grouped(one_change, changes)
-        return Approx(multiple(changes, self.epsilon), group_delta).unclaimed()
-
-
-@dataclass(frozen=True, slots=True)
-class TestedRelease(Spec):
-    """A stability test, and the entry that is released after it.
-
-    If the answers of two neighbours are close, they differ by the test and by the release. If not, each releases with probability at most
-    delta. The composition of the pair of (epsilon, delta) with that of the release dominates both cases.
-    """
-
-    test: ProposeTestReleaseSpec
-    release: Spec
-    count: int
-
-    @property
-    def unsampled(self) -> str:
-        return WHOLE_DATA
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Composed(((self.test.resolve(neighbours), 1), (self.release.resolve(neighbours).unclaimed(), self.count)))

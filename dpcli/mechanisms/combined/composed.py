@@ -31,6 +31,173 @@ Parts = tuple[tuple[Mechanism, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Composed(Mechanism):
+    """The adaptive composition of `parts`, each with its count.
+
+    Epsilons and deltas add up (Dwork & Roth 2014, Theorem 3.16); the better of two splits of delta is used. Renyi divergences and rhos add
+    up (Mironov 2017, arXiv:1702.07476, Proposition 1). For Gaussians, mu^2 adds up. The product of dominating pairs dominates (Zhu, Dong,
+    Wang 2022, arXiv:2106.08567, Theorem 10).
+    """
+
+    summed: ClassVar[bool] = True
+
+    parts: Parts
+
+    def approx_dp(self, delta: float) -> float:
+        best = math.inf
+        if delta <= 0.0 or not any(_needs_more(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
+            with suppress(NotRepresentable):
+                best = _at_floors(self.parts, delta)
+            return best
+        for by_step in (True, False):
+            with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
+                deltas = split_delta(self.parts, delta, by_step)
+                steps = zip(self.parts, deltas, strict=True)
+                best = min(best, total((count, mechanism.approx_dp(delta_of_step)) for (mechanism, count), delta_of_step in steps))
+        return best
+
+    def delta_floor(self) -> float:
+        return math.fsum(count * mechanism.delta_floor() for mechanism, count in self.parts)
+
+    def zcdp(self) -> float:
+        return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
+
+    def gdp(self) -> float:
+        return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
+
+    def attained(self) -> bool:
+        """Return whether all parts are attained. They are then attained on the same two datasets, as `Mechanism.attained` promises."""
+        return all(mechanism.attained() for mechanism, _ in self.parts)
+
+    def unclaimed(self) -> Mechanism:
+        """Return the composition with each part unclaimed, because accountants use the parts one by one."""
+        return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
+
+    def split_failure(self) -> tuple[float, Composed]:
+        split = [(mechanism.split_failure(), count) for mechanism, count in self.parts]
+        if all(log_kept == 0.0 for (log_kept, _), _ in split):
+            return 0.0, self
+        log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
+        return log_kept, Composed(tuple((rest, count) for (_, rest), count in split))
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        losses_of_parts = [(mechanism.losses(), count) for mechanism, count in self.parts]
+        sums = []
+        for direction in range(max(len(losses) for losses, _ in losses_of_parts)):
+            terms = [(in_direction(losses, direction), count) for losses, count in losses_of_parts]
+            sums.append(SumLoss(tuple(terms)))
+        return tuple(sums)
+
+    def rdp(self, orders: Array) -> Array:
+        total = 0.0 * orders
+        for mechanism, count in self.parts:
+            total = total + count * mechanism.rdp(orders)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(Mechanism):
+    """Parallel composition of `branches`, one for each disjoint part of the data (McSherry 2009, Theorem 4).
+
+    It holds for add-remove, and for zero-out if a blank record adds nothing to any part. A replaced record may move from one part to
+    another and change two. Accountants compose each branch with the steps outside of the parts (`cases`). The methods here are for callers
+    that need this step alone, and return the largest value over the branches.
+    """
+
+    branches: tuple[Composed, ...]
+
+    def cases(self) -> tuple[Parts, ...]:
+        return tuple(dict.fromkeys(branch.parts for branch in self.branches))
+
+    def attained(self) -> bool:
+        """Return whether all branches are attained. For each part, some neighbours differ in a record of it as much as neighbours may."""
+        return all(branch.attained() for branch in self.branches)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """Raise NotRepresentable, because the worst branch depends on the other steps and on delta."""
+        raise NotRepresentable("disjoint parts have no single dominating pair")
+
+    def approx_dp(self, delta: float) -> float:
+        return max(branch.approx_dp(delta) for branch in self.branches)
+
+    def delta_floor(self) -> float:
+        return max(branch.delta_floor() for branch in self.branches)
+
+    def zcdp(self) -> float:
+        return max(branch.zcdp() for branch in self.branches)
+
+    def gdp(self) -> float:
+        return max(branch.gdp() for branch in self.branches)
+
+    def rdp(self, orders: Array) -> Array:
+        bound = self.branches[0].rdp(orders)
+        for branch in self.branches[1:]:
+            bound = bound.clip(min=branch.rdp(orders))
+        return bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposedSpec(Spec):
+    """Other entries of the file that run together on the same records. If this entry is sampled, they run on one sample.
+
+    The members' cost is charged here and nowhere else, and everything that they release is released. A member's own steps count in each
+    step of this entry. Entries that no composed entry names each draw a sample of their own. This costs less than two releases from one
+    sample. Entries with the same `sample` key run on one sample too, and are priced in the same way as this entry.
+
+    Neighbours: the relations that every member allows.
+
+    Bounds: the members' epsilons, deltas, Renyi divergences and rhos add up, and their dominating pairs are multiplied. The result is exact
+    if all members' bounds are. Gaussians on one sample are one Gaussian. The pair of any other sampled group is computed on a grid, which
+    gives an upper bound. delta = 0 is answered if every member is pure.
+
+    Source: Dwork & Roth 2014, Theorem 3.16; Mironov 2017, arXiv:1702.07476, Proposition 1; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem
+    10.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
+    evidence: ClassVar[int] = 2
+    premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
+
+    mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]
+
+    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
+        return BoundGroup(tuple(lookup(name) for name in self.mechanisms))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundGroup(Spec):
+    """The members of a composed entry, or the entries that share a sample, with their counts."""
+
+    members: tuple[tuple[Spec, int], ...]
+
+    @property
+    def contribution_form(self) -> bool:
+        return all(spec.contribution_form for spec, _ in self.members)
+
+    @property
+    def unsampled(self) -> str:
+        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), "")
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """Return the mechanism on a Poisson sample. Gaussians on one sample are one Gaussian.
+
+        Any other group has a pair on a grid and a bound on its Renyi curve.
+        """
+        if self.contribution_form:
+            add_remove = Neighbours(Adjacency.ADD_REMOVE)
+            try:
+                mu = self.resolve(add_remove).gdp()
+            except NotRepresentable:
+                return Spec.poisson(self, rate, neighbours)
+            if mu > 0.0:
+                return GaussianSpec(noise_multiplier=min(1.0 / mu, sys.float_info.max)).poisson(rate, neighbours)
+        return Spec.poisson(self, rate, neighbours)
+
+
+@dataclass(frozen=True, slots=True)
 class SumLoss:
     """The sum of independent losses, each with a count. Its CGF is the sum of their CGFs."""
 
@@ -101,170 +268,3 @@ def _at_floors(parts: Parts, delta: float) -> float:
 def _sum_at_floors(parts: Parts) -> float:
     """Return the sum of the parts' epsilons at their floors of delta, cached."""
     return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Composed(Mechanism):
-    """The adaptive composition of `parts`, each with its count.
-
-    Epsilons and deltas add up (Dwork & Roth 2014, Theorem 3.16); the better of two splits of delta is used. Renyi divergences and rhos add
-    up (Mironov 2017, arXiv:1702.07476, Proposition 1). For Gaussians, mu^2 adds up. The product of dominating pairs dominates (Zhu, Dong,
-    Wang 2022, arXiv:2106.08567, Theorem 10).
-    """
-
-    summed: ClassVar[bool] = True
-
-    parts: Parts
-
-    def approx_dp(self, delta: float) -> float:
-        best = math.inf
-        if delta <= 0.0 or not any(_needs_more(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
-            with suppress(NotRepresentable):
-                best = _at_floors(self.parts, delta)
-            return best
-        for by_step in (True, False):
-            with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
-                deltas = split_delta(self.parts, delta, by_step)
-                steps = zip(self.parts, deltas, strict=True)
-                best = min(best, total((count, mechanism.approx_dp(delta_of_step)) for (mechanism, count), delta_of_step in steps))
-        return best
-
-    def delta_floor(self) -> float:
-        return math.fsum(count * mechanism.delta_floor() for mechanism, count in self.parts)
-
-    def zcdp(self) -> float:
-        return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
-
-    def gdp(self) -> float:
-        return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
-
-    def attained(self) -> bool:
-        """Return whether all parts are attained. They are then attained on the same two datasets, as `Mechanism.attained` promises."""
-        return all(mechanism.attained() for mechanism, _ in self.parts)
-
-    def unclaimed(self) -> Mechanism:
-        """Return the composition with each part unclaimed, because accountants use the parts one by one."""
-        return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
-
-    def split_failure(self) -> tuple[float, Composed]:
-        split = [(mechanism.split_failure(), count) for mechanism, count in self.parts]
-        if all(log_kept == 0.0 for (log_kept, _), _ in split):
-            return 0.0, self
-        log_kept = math.fsum(count * log_kept for (log_kept, _), count in split)
-        return log_kept, Composed(tuple((rest, count) for (_, rest), count in split))
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        losses_of_parts = [(mechanism.losses(), count) for mechanism, count in self.parts]
-        sums = []
-        for direction in range(max(len(losses) for losses, _ in losses_of_parts)):
-            terms = [(in_direction(losses, direction), count) for losses, count in losses_of_parts]
-            sums.append(SumLoss(tuple(terms)))
-        return tuple(sums)
-
-    def rdp(self, orders: Array) -> Array:
-        total = 0.0 * orders
-        for mechanism, count in self.parts:
-            total = total + count * mechanism.rdp(orders)
-        return total
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComposedSpec(Spec):
-    """Other entries of the file that run together on the same records. If this entry is sampled, they run on one sample.
-
-    The members' cost is charged here and nowhere else, and everything that they release is released. A member's own steps count in each
-    step of this entry. Entries that no composed entry names each draw a sample of their own. This costs less than two releases from one
-    sample. Entries with the same `sample` key run on one sample too, and are priced in the same way as this entry.
-
-    Neighbours: the relations that every member allows.
-
-    Bounds: the members' epsilons, deltas, Renyi divergences and rhos add up, and their dominating pairs are multiplied. The result is exact
-    if all members' bounds are. Gaussians on one sample are one Gaussian. The pair of any other sampled group is computed on a grid, which
-    gives an upper bound. delta = 0 is answered if every member is pure.
-
-    Source: Dwork & Roth 2014, Theorem 3.16; Mironov 2017, arXiv:1702.07476, Proposition 1; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem
-    10.
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
-    evidence: ClassVar[int] = 2
-    premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
-
-    mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]
-
-    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        return BoundGroup(tuple(lookup(name) for name in self.mechanisms))
-
-
-@dataclass(frozen=True, slots=True)
-class BoundGroup(Spec):
-    """The members of a composed entry, or the entries that share a sample, with their counts."""
-
-    members: tuple[tuple[Spec, int], ...]
-
-    @property
-    def contribution_form(self) -> bool:
-        return all(spec.contribution_form for spec, _ in self.members)
-
-    @property
-    def unsampled(self) -> str:
-        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), "")
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
-
-    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Return the mechanism on a Poisson sample. Gaussians on one sample are one Gaussian.
-
-        Any other group has a pair on a grid and a bound on its Renyi curve.
-        """
-        if self.contribution_form:
-            add_remove = Neighbours(Adjacency.ADD_REMOVE)
-            try:
-                mu = self.resolve(add_remove).gdp()
-            except NotRepresentable:
-                return Spec.poisson(self, rate, neighbours)
-            if mu > 0.0:
-                return GaussianSpec(noise_multiplier=min(1.0 / mu, sys.float_info.max)).poisson(rate, neighbours)
-        return Spec.poisson(self, rate, neighbours)
-
-
-@dataclass(frozen=True, slots=True)
-class Parallel(Mechanism):
-    """Parallel composition of `branches`, one for each disjoint part of the data (McSherry 2009, Theorem 4).
-
-    It holds for add-remove, and for zero-out if a blank record adds nothing to any part. A replaced record may move from one part to
-    another and change two. Accountants compose each branch with the steps outside of the parts (`cases`). The methods here are for callers
-    that need this step alone, and return the largest value over the branches.
-    """
-
-    branches: tuple[Composed, ...]
-
-    def cases(self) -> tuple[Parts, ...]:
-        return tuple(dict.fromkeys(branch.parts for branch in self.branches))
-
-    def attained(self) -> bool:
-        """Return whether all branches are attained. For each part, some neighbours differ in a record of it as much as neighbours may."""
-        return all(branch.attained() for branch in self.branches)
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Raise NotRepresentable, because the worst branch depends on the other steps and on delta."""
-        raise NotRepresentable("disjoint parts have no single dominating pair")
-
-    def approx_dp(self, delta: float) -> float:
-        return max(branch.approx_dp(delta) for branch in self.branches)
-
-    def delta_floor(self) -> float:
-        return max(branch.delta_floor() for branch in self.branches)
-
-    def zcdp(self) -> float:
-        return max(branch.zcdp() for branch in self.branches)
-
-    def gdp(self) -> float:
-        return max(branch.gdp() for branch in self.branches)
-
-    def rdp(self, orders: Array) -> Array:
-        bound = self.branches[0].rdp(orders)
-        for branch in self.branches[1:]:
-            bound = bound.clip(min=branch.rdp(orders))
-        return bound

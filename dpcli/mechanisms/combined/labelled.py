@@ -23,76 +23,6 @@ WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks 
 LARGE_TERM = 30.0  # size of a logarithm from which on the weighted mean of powers of e is computed on logarithms
 
 
-def log_mean(log_weights: Array, terms: Array) -> Array:
-    """Return log of the sum of weights times e^terms along the first axis. The weights add up to 1. A small result keeps its digits."""
-    with np.errstate(over="ignore"):
-        near_one = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
-    return np.asarray(np.where(terms.max(axis=0) < LARGE_TERM, near_one, np.logaddexp.reduce(terms + log_weights, axis=0)))
-
-
-class TiltedLabelled:
-    """A mixture of tilted losses. It implements `Tilted`.
-
-    Args:
-        log_weights: log probabilities of the parts under P, without the tilt.
-        offsets: the loss of each part's label, which is added to the part's loss.
-        t: the tilt.
-        parts: the parts' tilted losses.
-    """
-
-    def __init__(self, log_weights: Array, offsets: Array, t: float, parts: tuple[Tilted, ...]) -> None:
-        log_moments = log_weights + t * offsets + np.array([part.cumulant for part in parts])
-        self.cumulant = float(np.logaddexp.reduce(log_moments))
-        self._weights, self._parts = np.exp(log_moments - self.cumulant), parts
-        self.sharp = all(part.sharp for part in parts)
-        means = offsets + np.array([part.mean for part in parts])
-        self.mean = float(self._weights @ means)
-        self._shifts = means - self.mean
-        self.variance = float(self._weights @ (np.array([part.variance for part in parts]) + self._shifts**2))
-
-    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        y = step * np.arange(count)
-        total = np.zeros(count, dtype=complex)
-        for weight, shift, part in zip(self._weights, self._shifts, self._parts, strict=True):
-            total += weight * np.expm1(part.centred(step, count, log_error) + 1j * y * shift)
-        return log1p_complex(total)
-
-    def decay(self, y: Array) -> Array:
-        bounds = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
-        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(bounds), axis=0), 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledLoss:
-    """The loss of a part that is chosen at random and revealed: parts[i] with probability e^{log_weights[i]} under P.
-
-    log_others: log probabilities under Q, if they differ. The label then has a loss of its own.
-    """
-
-    log_weights: tuple[float, ...]
-    parts: tuple[PrivacyLoss, ...]
-    log_others: tuple[float, ...] | None = None
-
-    def _offsets(self) -> Array:
-        """Return the loss of each label."""
-        return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
-
-    def cgf(self, z: Array) -> Array:
-        """Return log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), where c_i is the loss of the label. In this form a small K keeps its digits."""
-        terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
-        return log_mean(np.array(self.log_weights)[:, None], terms)
-
-    def tilted(self, t: float) -> TiltedLabelled:
-        """Return the mixture with the weights w_i e^{K_i(t)}. K_i(t) is the parts' own value, because a bound would give wrong weights."""
-        return TiltedLabelled(np.array(self.log_weights), self._offsets(), t, tuple(part.tilted(t) for part in self.parts))
-
-    def tails(self, at: Array) -> Tails:
-        tails = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
-        p_above, p_below, q_above, q_below = (list(logs) for logs in zip(*tails, strict=True))
-        p_weights, q_weights = list(self.log_weights), list(self.log_others or self.log_weights)
-        return Tails(mixed(p_weights, p_above), mixed(p_weights, p_below), mixed(q_weights, q_above), mixed(q_weights, q_below))
-
-
 @dataclass(frozen=True, slots=True)
 class Labelled(Mechanism):
     """The mechanism `rare` with probability e^log_rare, and `often` otherwise, with the choice revealed.
@@ -187,3 +117,73 @@ class LeastOf(Mechanism):
 
     def rdp(self, orders: Array) -> Array:
         return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.mechanisms]))
+
+
+def log_mean(log_weights: Array, terms: Array) -> Array:
+    """Return log of the sum of weights times e^terms along the first axis. The weights add up to 1. A small result keeps its digits."""
+    with np.errstate(over="ignore"):
+        near_one = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
+    return np.asarray(np.where(terms.max(axis=0) < LARGE_TERM, near_one, np.logaddexp.reduce(terms + log_weights, axis=0)))
+
+
+class TiltedLabelled:
+    """A mixture of tilted losses. It implements `Tilted`.
+
+    Args:
+        log_weights: log probabilities of the parts under P, without the tilt.
+        offsets: the loss of each part's label, which is added to the part's loss.
+        t: the tilt.
+        parts: the parts' tilted losses.
+    """
+
+    def __init__(self, log_weights: Array, offsets: Array, t: float, parts: tuple[Tilted, ...]) -> None:
+        log_moments = log_weights + t * offsets + np.array([part.cumulant for part in parts])
+        self.cumulant = float(np.logaddexp.reduce(log_moments))
+        self._weights, self._parts = np.exp(log_moments - self.cumulant), parts
+        self.sharp = all(part.sharp for part in parts)
+        means = offsets + np.array([part.mean for part in parts])
+        self.mean = float(self._weights @ means)
+        self._shifts = means - self.mean
+        self.variance = float(self._weights @ (np.array([part.variance for part in parts]) + self._shifts**2))
+
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        y = step * np.arange(count)
+        total = np.zeros(count, dtype=complex)
+        for weight, shift, part in zip(self._weights, self._shifts, self._parts, strict=True):
+            total += weight * np.expm1(part.centred(step, count, log_error) + 1j * y * shift)
+        return log1p_complex(total)
+
+    def decay(self, y: Array) -> Array:
+        bounds = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
+        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(bounds), axis=0), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledLoss:
+    """The loss of a part that is chosen at random and revealed: parts[i] with probability e^{log_weights[i]} under P.
+
+    log_others: log probabilities under Q, if they differ. The label then has a loss of its own.
+    """
+
+    log_weights: tuple[float, ...]
+    parts: tuple[PrivacyLoss, ...]
+    log_others: tuple[float, ...] | None = None
+
+    def _offsets(self) -> Array:
+        """Return the loss of each label."""
+        return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
+
+    def cgf(self, z: Array) -> Array:
+        """Return log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), where c_i is the loss of the label. In this form a small K keeps its digits."""
+        terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
+        return log_mean(np.array(self.log_weights)[:, None], terms)
+
+    def tilted(self, t: float) -> TiltedLabelled:
+        """Return the mixture with the weights w_i e^{K_i(t)}. K_i(t) is the parts' own value, because a bound would give wrong weights."""
+        return TiltedLabelled(np.array(self.log_weights), self._offsets(), t, tuple(part.tilted(t) for part in self.parts))
+
+    def tails(self, at: Array) -> Tails:
+        tails = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
+        p_above, p_below, q_above, q_below = (list(logs) for logs in zip(*tails, strict=True))
+        p_weights, q_weights = list(self.log_weights), list(self.log_others or self.log_weights)
+        return Tails(mixed(p_weights, p_above), mixed(p_weights, p_below), mixed(q_weights, q_above), mixed(q_weights, q_below))

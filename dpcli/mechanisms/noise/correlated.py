@@ -198,25 +198,6 @@ class BufferedToeplitzSpec(CorrelatedSpec):
         return column
 
 
-@shared(16)
-def _norm(spec: CorrelatedSpec) -> float:
-    """Return `encoded_norm`, cached, because a search for the noise asks for it many times."""
-    return spec.encoded_norm()
-
-
-def _powers(base: float, count: int) -> Array:
-    """Return base^k for k = 0, ..., count - 1, up to the first one that underflows, with a relative error of about 1e-13."""
-    if base in (0.0, 1.0):
-        return np.ones(count if base else min(count, 1))
-    slope = math.log(base)
-    return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))
-
-
-def square_root(count: int) -> Array:
-    """Return f_k = binom(2k, k) / 4^k for k = 0, ..., count - 1, by f_k = f_{k-1} (1 - 1/(2k))."""
-    return np.asarray(np.cumprod(np.concatenate(([1.0], 1.0 - 0.5 / np.arange(1.0, count)))))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandedSpec(CorrelatedSpec):
     """DP-FTRL with a banded matrix that is optimised for prefix sums (BandMF). C x + noise is released. C is lower triangular, with C[i, j]
@@ -254,3 +235,22 @@ class BandedSpec(CorrelatedSpec):
         length.
         """
         return math.sqrt(min(self.max_participations, math.ceil(self.iterations / self.min_separation))) * (1.0 + 1e-12)
+
+
+@shared(16)
+def _norm(spec: CorrelatedSpec) -> float:
+    """Return `encoded_norm`, cached, because a search for the noise asks for it many times."""
+    return spec.encoded_norm()
+
+
+def _powers(base: float, count: int) -> Array:
+    """Return base^k for k = 0, ..., count - 1, up to the first one that underflows, with a relative error of about 1e-13."""
+    if base in (0.0, 1.0):
+        return np.ones(count if base else min(count, 1))
+    slope = math.log(base)
+    return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))
+
+
+def square_root(count: int) -> Array:
+    """Return f_k = binom(2k, k) / 4^k for k = 0, ..., count - 1, by f_k = f_{k-1} (1 - 1/(2k))."""
+    return np.asarray(np.cumprod(np.concatenate(([1.0], 1.0 - 0.5 / np.arange(1.0, count)))))

@@ -28,6 +28,111 @@ MOST_TERMS, LAST_TERM = 24, 2e-20  # most terms of the series, and the size of a
 
 
 @dataclass(frozen=True, slots=True)
+class LaplaceSpec(Spec):
+    """A query plus Laplace noise with the same scale in every coordinate. The density of the noise is proportional to e^{-|x| / scale}.
+
+    noise_multiplier is the scale over C, the bound on one record's contribution (L1). A record that is added, removed or zeroed moves the
+    sum by at most C, a replaced one by at most 2 C, and k records by k times as much. Alternatively, scale and sensitivity state the noise
+    and the largest move of the query under the file's adjacency and unit, both in units of the query. Only a group multiplies this
+    sensitivity.
+
+    Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
+
+    Bounds: the pure epsilon is sensitivity / scale. Delta, Renyi divergences and rho are exact for one number, and upper bounds for a
+    vector with the same L1 sensitivity. Finite at delta = 0. With noise_multiplier, the records of a unit are sampled independently by a
+    Poisson scheme, and cost as much as the pair of their sum. This pair is exact for up to 64 records, and an upper bound for up to
+    100,000. More than 100,000 records are priced as one record of their total contribution.
+
+    Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
+    evidence: ClassVar[int] = 2
+    discrete_twin: ClassVar[str | None] = "discrete-laplace"
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No record contributes more than C (L1); with sensitivity, no change moves the query by more than that."),
+        NOISE,
+    )
+
+    noise_multiplier: Annotated[
+        float | None,
+        Key("scale over C, the bound on one record's contribution (L1); the adjacency decides the sensitivity", POSITIVE),
+    ] = None
+    scale: Annotated[float | None, Key("scale b of the noise, in units of the query; needs sensitivity", POSITIVE)] = None
+    sensitivity: Annotated[
+        float | None, Key("stated L1 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
+    ] = None
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        yield from noise_problems(self.noise_multiplier, "scale", self.scale, self.sensitivity)
+
+    @property
+    def contribution_form(self) -> bool:
+        return self.noise_multiplier is not None
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return with_noise(Laplace, noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """Return the mechanism on a Poisson sample, on which a group's records are sampled independently.
+
+        Its pair is exact, or dominates the exact one for large groups.
+        """
+        from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureReplaced
+        from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
+
+        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
+        records = neighbours.records
+        fewest = 1 if neighbours.replaces else 2  # one added or removed record has an exact pair of its own
+        has_mixture = self.contribution_form and fewest <= records <= MOST_RECORDS
+        if not has_mixture or rate == 1.0 or ratio > LARGEST_RATIO:
+            return Spec.poisson(self, rate, neighbours)
+        kind = LaplaceMixtureReplaced if neighbours.replaces else LaplaceMixture
+        sampled = kind(binomial_mixture(ratio / neighbours.contribution_bounds, rate, records))
+        return sampled if records <= EXACT else sampled.unclaimed()
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(Mechanism):
+    """Laplace noise with epsilon = L1 sensitivity / scale.
+
+    A single number attains the pair if every added or removed record contributes its whole bound. A replaced record first adds its bound
+    and then subtracts it.
+
+    A vector query with the same L1 sensitivity has the same bounds, because a move in one coordinate is the worst case.
+
+    1. Move the vector along a path of length e0, one coordinate after the other. Let q_t be its law at length t, and S any event.
+    2. d/dt q_t(S) = q_t(S and +) - q_t(S and -), where + is the event that the moving coordinate's noise points ahead. q_t(+) = 1/2.
+    3. So d/dt q_t(S) <= min(q_t(S), 1 - q_t(S)). In one coordinate S = {x > c} attains this along the whole path, because it is a subset of
+       + or contains it.
+    4. So no event of probability q_0(S) is more likely at the end of another path, and the pair of one coordinate dominates.
+
+    rho = e0 - 1 + e^-e0, the mean loss, is tight. As a function of s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2
+    with negative zeros. So K is concave, and K(z) <= K'(s=1/4) z (z+1), where the slope is the mean loss.
+
+    Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
+    """
+
+    epsilon: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Return epsilon from the exact delta(eps) = 1 - e^{(eps - e0)/2} for eps <= e0."""
+        return max(0.0, self.epsilon + 2.0 * math.log1p(-delta)) if delta > 0.0 else self.epsilon
+
+    def zcdp(self) -> float:
+        e0 = self.epsilon
+        exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is too large by a factor of at most 1 + e0/3
+        return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[LaplaceLoss]:
+        return (LaplaceLoss(self.epsilon),)
+
+
+@dataclass(frozen=True, slots=True)
 class LaplaceLoss:
     """The loss of the pair (Lap(e0, 1), Lap(0, 1)), where e0 is `epsilon`. The loss of the other direction has the same law."""
 
@@ -94,108 +199,3 @@ def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
         sums = a * sums + power
         total = total + sums / float(math.factorial(k + 1))
     return total
-
-
-@dataclass(frozen=True, slots=True)
-class Laplace(Mechanism):
-    """Laplace noise with epsilon = L1 sensitivity / scale.
-
-    A single number attains the pair if every added or removed record contributes its whole bound. A replaced record first adds its bound
-    and then subtracts it.
-
-    A vector query with the same L1 sensitivity has the same bounds, because a move in one coordinate is the worst case.
-
-    1. Move the vector along a path of length e0, one coordinate after the other. Let q_t be its law at length t, and S any event.
-    2. d/dt q_t(S) = q_t(S and +) - q_t(S and -), where + is the event that the moving coordinate's noise points ahead. q_t(+) = 1/2.
-    3. So d/dt q_t(S) <= min(q_t(S), 1 - q_t(S)). In one coordinate S = {x > c} attains this along the whole path, because it is a subset of
-       + or contains it.
-    4. So no event of probability q_0(S) is more likely at the end of another path, and the pair of one coordinate dominates.
-
-    rho = e0 - 1 + e^-e0, the mean loss, is tight. As a function of s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2
-    with negative zeros. So K is concave, and K(z) <= K'(s=1/4) z (z+1), where the slope is the mean loss.
-
-    Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
-    """
-
-    epsilon: float
-
-    def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the exact delta(eps) = 1 - e^{(eps - e0)/2} for eps <= e0."""
-        return max(0.0, self.epsilon + 2.0 * math.log1p(-delta)) if delta > 0.0 else self.epsilon
-
-    def zcdp(self) -> float:
-        e0 = self.epsilon
-        exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is too large by a factor of at most 1 + e0/3
-        return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[LaplaceLoss]:
-        return (LaplaceLoss(self.epsilon),)
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceSpec(Spec):
-    """A query plus Laplace noise with the same scale in every coordinate. The density of the noise is proportional to e^{-|x| / scale}.
-
-    noise_multiplier is the scale over C, the bound on one record's contribution (L1). A record that is added, removed or zeroed moves the
-    sum by at most C, a replaced one by at most 2 C, and k records by k times as much. Alternatively, scale and sensitivity state the noise
-    and the largest move of the query under the file's adjacency and unit, both in units of the query. Only a group multiplies this
-    sensitivity.
-
-    Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
-
-    Bounds: the pure epsilon is sensitivity / scale. Delta, Renyi divergences and rho are exact for one number, and upper bounds for a
-    vector with the same L1 sensitivity. Finite at delta = 0. With noise_multiplier, the records of a unit are sampled independently by a
-    Poisson scheme, and cost as much as the pair of their sum. This pair is exact for up to 64 records, and an upper bound for up to
-    100,000. More than 100,000 records are priced as one record of their total contribution.
-
-    Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
-    evidence: ClassVar[int] = 2
-    discrete_twin: ClassVar[str | None] = "discrete-laplace"
-    premises: ClassVar[Premises] = (
-        SECRET,
-        moves("No record contributes more than C (L1); with sensitivity, no change moves the query by more than that."),
-        NOISE,
-    )
-
-    noise_multiplier: Annotated[
-        float | None,
-        Key("scale over C, the bound on one record's contribution (L1); the adjacency decides the sensitivity", POSITIVE),
-    ] = None
-    scale: Annotated[float | None, Key("scale b of the noise, in units of the query; needs sensitivity", POSITIVE)] = None
-    sensitivity: Annotated[
-        float | None, Key("stated L1 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
-    ] = None
-
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        yield from noise_problems(self.noise_multiplier, "scale", self.scale, self.sensitivity)
-
-    @property
-    def contribution_form(self) -> bool:
-        return self.noise_multiplier is not None
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return with_noise(Laplace, noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))
-
-    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Return the mechanism on a Poisson sample, on which a group's records are sampled independently.
-
-        Its pair is exact, or dominates the exact one for large groups.
-        """
-        from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureReplaced
-        from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
-
-        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
-        records = neighbours.records
-        fewest = 1 if neighbours.replaces else 2  # one added or removed record has an exact pair of its own
-        has_mixture = self.contribution_form and fewest <= records <= MOST_RECORDS
-        if not has_mixture or rate == 1.0 or ratio > LARGEST_RATIO:
-            return Spec.poisson(self, rate, neighbours)
-        kind = LaplaceMixtureReplaced if neighbours.replaces else LaplaceMixture
-        sampled = kind(binomial_mixture(ratio / neighbours.contribution_bounds, rate, records))
-        return sampled if records <= EXACT else sampled.unclaimed()

@@ -46,6 +46,42 @@ LARGEST = 700.0  # largest x for which e^x does not overflow, about
 
 
 @dataclass(frozen=True, slots=True)
+class LaplaceMixture(Mechanism):
+    """Laplace noise on a sum that records move by a random amount, under add-remove or zero-out. The shifts are in units of the scale.
+
+    A single number to which each record contributes its whole bound attains the pair.
+    """
+
+    mixture: Mixture
+
+    def approx_dp(self, delta: float) -> float:
+        if delta <= 0.0:
+            return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
+        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[LossOfSum, ...]:
+        loss = LaplaceMixtureLoss(self.mixture)
+        return loss, LaplaceMixtureAddLoss(loss)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureReplaced(LaplaceMixture):
+    """Laplace noise on a sum that replaced records move by a random amount both before and after.
+
+    Attained: by one number to which each of the records first adds its whole bound, and then takes it.
+    """
+
+    def losses(self) -> tuple[LossOfSum, ...]:
+        return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)
+
+
+@dataclass(frozen=True, slots=True)
 class LaplaceMixtureLoss(SampledLoss):
     """The loss of the pair (SUM_j w_j Lap(s_j, 1), Lap(0, 1)), where s_0 = 0 and the other shifts increase.
 
@@ -214,39 +250,3 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
 
 
 LossOfSum = LaplaceMixtureLoss | LaplaceMixtureAddLoss | LaplaceMixtureReplaceLoss
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceMixture(Mechanism):
-    """Laplace noise on a sum that records move by a random amount, under add-remove or zero-out. The shifts are in units of the scale.
-
-    A single number to which each record contributes its whole bound attains the pair.
-    """
-
-    mixture: Mixture
-
-    def approx_dp(self, delta: float) -> float:
-        if delta <= 0.0:
-            return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
-        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
-
-    def zcdp(self) -> float:
-        raise NotRepresentable(NO_RHO)
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[LossOfSum, ...]:
-        loss = LaplaceMixtureLoss(self.mixture)
-        return loss, LaplaceMixtureAddLoss(loss)
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceMixtureReplaced(LaplaceMixture):
-    """Laplace noise on a sum that replaced records move by a random amount both before and after.
-
-    Attained: by one number to which each of the records first adds its whole bound, and then takes it.
-    """
-
-    def losses(self) -> tuple[LossOfSum, ...]:
-        return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)
