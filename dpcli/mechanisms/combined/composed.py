@@ -44,13 +44,14 @@ class Composed(Mechanism):
     parts: Parts
 
     def approx_dp(self, delta: float) -> float:
+        """Return the smaller epsilon of two splits of delta; inf if delta does not cover the parts' floors."""
         best = math.inf
         if delta <= 0.0 or not any(_needs_more(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
             with suppress(NotRepresentable):
                 best = _at_floors(self.parts, delta)
             return best
         for by_step in (True, False):
-            with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
+            with suppress(NotRepresentable):
                 deltas = split_delta(self.parts, delta, by_step)
                 steps = zip(self.parts, deltas, strict=True)
                 best = min(best, total((count, mechanism.approx_dp(delta_of_step)) for (mechanism, count), delta_of_step in steps))
@@ -89,10 +90,10 @@ class Composed(Mechanism):
         return tuple(sums)
 
     def rdp(self, orders: Array) -> Array:
-        total = 0.0 * orders
+        result = 0.0 * orders
         for mechanism, count in self.parts:
-            total = total + count * mechanism.rdp(orders)
-        return total
+            result = result + count * mechanism.rdp(orders)
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +200,16 @@ class BoundGroup(Spec):
 
 @dataclass(frozen=True, slots=True)
 class SumLoss:
-    """The sum of independent losses, each with a count. Its CGF is the sum of their CGFs."""
+    """The privacy loss of a composition: the sum of independent losses, each with a count."""
 
     parts: tuple[tuple[PrivacyLoss, int], ...]
 
     def cgf(self, z: Array) -> Array:
-        total = 0.0 * z
+        """Return the sum of the parts' CGFs."""
+        result = 0.0 * z
         for loss, count in self.parts:
-            total = total + count * loss.cgf(z)
-        return total
+            result = result + count * loss.cgf(z)
+        return result
 
     def tilted(self, t: float) -> Tilted:
         """Raise NotRepresentable, because the contour accountant uses the parts one by one."""
@@ -216,7 +218,7 @@ class SumLoss:
     def tails(self, at: Array) -> Tails:
         """Return the tails of a pair that dominates the composition.
 
-        They are for samples of a group. Without sampling, the grid accountant uses the parts one by one.
+        They are needed if entries that run together are sampled. Without sampling, the grid accountant uses the parts one by one.
         """
         return outcomes_of(self).tails(at)
 
@@ -233,10 +235,10 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     """Return the delta of one step of each part: its floor plus, for steps that need more, an equal share of the rest of `delta`.
 
     by_step: whether all steps get equal shares of the rest. Otherwise all parts get equal shares in total.
-    Raises NotRepresentable if the floors alone exceed delta.
+    Raises NotRepresentable if the floors alone exceed `delta`, or leave nothing for the steps that need more.
     """
     slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
-    if slack < -1e-12 * delta:
+    if slack < -1e-12 * delta:  # not by rounding alone
         raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
     needing_counts = [count for mechanism, count in parts if _needs_more(mechanism)]
     if needing_counts and slack <= 0.0:
@@ -246,7 +248,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     for mechanism, count in parts:
         extra = 0.0
         if _needs_more(mechanism):
-            share = max(slack, 0.0) * (1 - 1e-13) / shares
+            share = max(slack, 0.0) * (1 - 1e-13) / shares  # lowered by more than rounding, so that the shares do not exceed delta
             extra = share if by_step else share / count
         deltas.append(mechanism.delta_floor() + extra)
     return deltas
@@ -259,7 +261,7 @@ def _needs_more(mechanism: Mechanism) -> bool:
 
 
 def _at_floors(parts: Parts, delta: float) -> float:
-    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable if the floors exceed `delta`."""
+    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable as `split_delta` does."""
     split_delta(parts, delta)
     return _sum_at_floors(parts)
 

@@ -1,4 +1,4 @@
-"""Mechanisms that are chosen at random with the choice revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`)."""
+"""Mechanisms that are chosen at random and revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 HALVINGS = 40  # steps of a bisection
-WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks both mechanisms
+WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks two mechanisms for an epsilon
 LARGE_TERM = 30.0  # size of a logarithm from which on the weighted mean of powers of e is computed on logarithms
 
 
@@ -37,12 +37,13 @@ class Labelled(Mechanism):
 
     @property
     def _log_often(self) -> float:
+        """The log probability of `often`. Above about 1/2 and below it, different forms keep its digits."""
         return math.log(-math.expm1(self.log_rare)) if self.log_rare > -0.7 else math.log1p(-math.exp(self.log_rare))
 
     def approx_dp(self, delta: float) -> float:
         """Return the larger epsilon of the two mechanisms, at deltas whose weighted mean is `delta`.
 
-        Any such deltas give an upper bound. The best ones found by bisection are used.
+        Any such deltas give an upper bound. The best ones that a bisection finds are used. At delta = 0, both mechanisms get delta 0.
         """
         share = math.exp(self.log_rare)
         if delta <= 0.0 or share == 0.0:
@@ -90,7 +91,7 @@ class Labelled(Mechanism):
 class LeastOf(Mechanism):
     """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
 
-    Accountants may use each of the mechanisms (`ways`).
+    Accountants may use each of the mechanisms (`ways`). rho and the pair are those of the first one.
     """
 
     mechanisms: tuple[Mechanism, ...]
@@ -99,6 +100,7 @@ class LeastOf(Mechanism):
         return self.mechanisms
 
     def approx_dp(self, delta: float) -> float:
+        """Return the smallest epsilon of those that are known. Raises NotRepresentable if none is."""
         epsilons = []
         for way in self.mechanisms:
             with suppress(NotRepresentable):
@@ -116,6 +118,7 @@ class LeastOf(Mechanism):
         return self.mechanisms[0].losses()
 
     def rdp(self, orders: Array) -> Array:
+        """Return the smallest divergences. Raises NotRepresentable if those of one mechanism are not known."""
         return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.mechanisms]))
 
 
@@ -127,7 +130,7 @@ def log_mean(log_weights: Array, terms: Array) -> Array:
 
 
 class TiltedLabelled:
-    """A mixture of tilted losses. It implements `Tilted`.
+    """The tilted loss of a `LabelledLoss`: a mixture of the parts' tilted losses. It implements `Tilted`.
 
     Args:
         log_weights: log probabilities of the parts under P, without the tilt.

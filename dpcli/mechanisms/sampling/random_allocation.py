@@ -49,7 +49,7 @@ UNPROVEN = (
 
 
 def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of one pass of t = `steps` in which each record takes part k = `participations` times, as (mechanism, count).
+    """Return the cost of one pass of t = `steps` steps, in k = `participations` of which each record takes part, as (mechanism, count).
 
     For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block. This is a
     uniform choice of k steps. The hockey-stick divergence is jointly convex, so that the worst split bounds the mixture. Given the split,
@@ -353,7 +353,7 @@ class AllocatedAdd(Allocated):
 
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
-    """Return epsilon of a pair at delta, rounded up; inf if delta is too small."""
+    """Return epsilon of a pair at delta, rounded up; inf if delta is at most 0, or below the curve at the largest finite loss."""
     if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):

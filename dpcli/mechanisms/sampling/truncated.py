@@ -52,10 +52,10 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too
-SMALL_BOUND = (
-    32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
-)
+FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too, which takes that long
+# Largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture. Above it, its
+# probability is at most 1/33 of the rate.
+SMALL_BOUND = 32
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -109,9 +109,10 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
 
 
 def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
-    """Return `spec` on a sample that is cut to `most`, for one record among up to `others` other records.
+    """Return `spec` on a sample that is cut to `most`, by the coupling of the module's docstring, for one record among up to `others`.
 
-    None is returned for several records, and if the mean of |R| exceeds `most` and there are more than FEW_OTHERS others.
+    Return None for several records, if the mean of |R| exceeds `most` and there are more than FEW_OTHERS others, and if tau or alpha is
+    too small or too large to compute with.
     """
     q = float(rate)
     if neighbours.records != 1:
@@ -119,11 +120,12 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
     tau, ratio = _largest_tau(others, rate, most), _ratio(others, rate, most)
     if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
         return None
-    few = tau * (most + 1) / (q * most)
-    alpha = min(tau / ratio, 1.0 - few)  # A smaller alpha gives w more spread, and errs on the private side.
+    # The probabilities of the largest and of the smallest weight. A smaller alpha gives w more spread, and errs on the private side.
+    probability_of_least = tau * (most + 1) / (q * most)
+    alpha = min(tau / ratio, 1.0 - probability_of_least)
     if alpha <= 1e-300:
         return None
-    weights = ((1.0 - alpha - few, q), (alpha, q + tau / alpha), (few, q / (most + 1)))
+    weights = ((1.0 - alpha - probability_of_least, q), (alpha, q + tau / alpha), (probability_of_least, q / (most + 1)))
     parts = []
     for probability, weight in weights:
         if probability <= 0.0:
@@ -179,7 +181,7 @@ class CutSample(Mechanism):
 
 
 def _tau(others: int, rate: Fraction, most: int) -> float:
-    """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B)."""
+    """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B), where n = `others` and B = `most`."""
     return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
 
 
@@ -193,7 +195,7 @@ def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
 
 
 def _ratio(others: int, rate: Fraction, most: int) -> float:
-    """Return an upper bound on tau / alpha."""
+    """Return an upper bound on tau / alpha; inf at rate 1, or if alpha is below e^-700."""
     if rate == 1:
         return math.inf
     log_alpha = log_binomial_term(others, rate, most - 1)
