@@ -1,4 +1,8 @@
-"""The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon."""
+"""The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon.
+
+`ExponentialSpec` has the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on
+earlier answers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 BLOCK = 128  # most choices whose worst curve is computed together
 SMALLEST_RANGE = 1e-3  # smallest range for which the worst curve of several choices is worthwhile
-LARGEST_RANGE = 16.0  # largest range for which its rounding, which grows with e^epsilon, is well covered
+LARGEST_RANGE = 16.0  # largest range for which the rounding of that curve, which grows with e^epsilon, is well covered
 GRID_STEPS = 4096  # number of grid steps that all choices together should have
 FEWEST_STEPS, MOST_STEPS = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
 LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`
@@ -90,7 +94,7 @@ class BoundedRange(Mechanism):
         return (RangeLoss(self.epsilon),)
 
     def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        self.losses()
+        self.losses()  # raises NotRepresentable if epsilon is infinite
         return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 
     def rdp(self, orders: Array) -> Array:
@@ -235,7 +239,8 @@ def _pair(epsilon: float, count: int) -> ChordPair:
 def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, int], ...]:
     """Return losses, with counts, of pairs that together dominate `count` adaptive choices.
 
-    They are blocks of choices whose worst curve is computed, and single choices with the closed form.
+    They are blocks of choices whose worst curve is computed, and single choices with the closed form. All choices are single if epsilon is
+    outside of SMALLEST_RANGE to LARGEST_RANGE.
     """
     block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if SMALLEST_RANGE <= epsilon <= LARGEST_RANGE else 1
     if block == 1:
@@ -254,17 +259,17 @@ def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
     the bound would round to 0.
     """
     y = z * epsilon
-    near = np.exp(-y) * (_beyond(y) + z * _beyond(-epsilon))
+    near = np.exp(-y) * (_exp_beyond_line(y) + z * _exp_beyond_line(-epsilon))
     far = -np.expm1(-y) + z * np.exp(-y) * np.expm1(-epsilon)
     distance = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))  # epsilon - t
     if epsilon > 1.0:
         return epsilon - distance, distance
-    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), distance
+    return np.log1p((z * _exp_beyond_line(epsilon) + _exp_beyond_line(-y)) / ((z + 1.0) * -np.expm1(-y))), distance
 
 
-def _beyond(x: Array | float) -> Array:
+def _exp_beyond_line(x: Array | float) -> Array:
     """Return e^x - 1 - x, which is at least 0, without cancellation near 0."""
-    small = np.abs(x) < 0.1
+    small = np.abs(x) < 0.1  # where the terms after x^9 / 9! are below 1e-14 of the result
     s = np.where(small, x, 0.0)
     series = (
         s * s * (0.5 + s * (1 / 6 + s * (1 / 24 + s * (1 / 120 + s * (1 / 720 + s * (1 / 5040 + s * (1 / 40320 + s / 362880)))))))

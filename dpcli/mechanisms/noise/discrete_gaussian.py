@@ -1,4 +1,7 @@
-"""Discrete Gaussian noise on one integer, or on every entry of a vector of integers."""
+"""Discrete Gaussian noise on one integer, or on every entry of a vector of integers.
+
+`DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,10 @@ MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
 NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
 TOO_MANY_OUTCOMES = "a discrete Gaussian of sigma above 2000 has too many outcomes"
+# Limits beyond which a vector is priced by rho alone, because the computation would take too long.
 MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
-LARGEST = 300.0  # largest norm for which shifts are enumerated
+LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +145,14 @@ class DiscreteGaussianSpec(Spec):
         group = neighbours.group
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return DiscreteGaussian(self.sigma, self.sensitivity * group)
-        if self.moved * group > LARGEST or self.moved**2 + NORM_TOLERANCE < 1.0:
+        no_shift_fits = self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
+        if self.moved * group > LARGEST_NORM or no_shift_fits:
             return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         mechanism = vector_of(self.sigma, norms)
-        return mechanism if group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12) else mechanism.unclaimed()
+        # Neither a norm that NORM_TOLERANCE raised nor the norms of a group need be attained.
+        is_exact = group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12)
+        return mechanism if is_exact else mechanism.unclaimed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,10 +344,10 @@ class Norms:
 
     @classmethod
     def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
-        """Return the norms of the sum of `group` differences that are each within the stated norms.
+        """Return the norms of the sum of `group` differences that are each within the stated norms; None for a norm that is not stated.
 
-        The L2 norm bounds the other norms. Its square is a whole number, obtained by rounding down after NORM_TOLERANCE is added. It is
-        at least the sum of the absolute values, as these are whole numbers.
+        The square of the L2 norm is a whole number, obtained by rounding down after NORM_TOLERANCE is added. It also bounds the sum of the
+        absolute values, because these are whole numbers, and therefore the number of coordinates that differ.
         """
         squared = math.floor(l2 * l2 + NORM_TOLERANCE)
         most = min(linf or squared, math.isqrt(squared)) * group
@@ -424,7 +431,7 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 
 
 def _distribution(sigma: float, shift: Shift) -> Shift:
-    """Return a key that is equal for shifts with the same distribution."""
+    """Return a key that is equal for shifts v with the same distribution of v . X."""
     divisor, norm = _norm_of(shift)
     return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
 

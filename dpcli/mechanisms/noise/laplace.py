@@ -184,10 +184,10 @@ class LaplaceLoss:
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
-    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to LARGEST_SERIES_ARGUMENT.
+    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to LARGEST_SERIES_ARGUMENT in size.
 
-    The series is SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result at
-    a = z e0 and b = -(z+1) e0.
+    It is the sum of (a^{k-1} + a^{k-2} b + ... + b^{k-1}) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result
+    at a = z e0 and b = -(z+1) e0.
     """
     power, sums = np.ones_like(b), np.ones_like(a)
     total = 0.5 * sums
