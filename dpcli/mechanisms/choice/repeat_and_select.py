@@ -141,6 +141,7 @@ class TrialsTable:
                 yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 
     def distributed(self) -> Trials:
+        """Return the distribution that the keys state."""
         return _DISTRIBUTIONS[self.distribution](self)
 
 
@@ -167,11 +168,15 @@ class RepeatAndSelect(Mechanism):
     trials: Trials
 
     def pure(self) -> float:
+        """Return an upper bound on the pure epsilon of the selection; inf if one run has none."""
         epsilon = finite_loss(self.inner)
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
     def approx_dp(self, delta: float) -> float:
-        """Return the smallest of three bounds: from the pure epsilon, the Renyi curve, and the privacy profile of a run."""
+        """Return the smallest of three bounds: from the pure epsilon, the Renyi curve, and the privacy profile of a run.
+
+        At delta = 0 it is the pure epsilon. Raises NotRepresentable if no bound is finite at a positive delta.
+        """
         pure = self.pure()
         if delta <= 0.0:
             return pure
@@ -198,7 +203,7 @@ class RepeatAndSelect(Mechanism):
         return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
 
     def rdp(self, orders: Array) -> Array:
-        """Return the smallest of the bound from the pure epsilon and the theorem's bounds at LADDER_RUNGS orders from this one on.
+        """Return the smallest of the bound from the pure epsilon and the bounds of `trials` at LADDER_RUNGS orders from this one on.
 
         D_a increases with a, so that a bound at a larger order holds at a smaller one.
         """
@@ -313,18 +318,18 @@ class PoissonTrials:
 
 
 @shared(16)
-def _known(inner: Mechanism) -> dict[float, float]:
-    """Return the cache of one run's Renyi divergences by order, since nested searches evaluate the same orders again."""
+def _divergence_cache(inner: Mechanism) -> dict[float, float]:
+    """Return the cache of one run's Renyi divergences by order, because nested searches evaluate the same orders again."""
     return {}
 
 
 def _rdp(inner: Mechanism, orders: Array) -> Array:
     """Return the Renyi divergences of one run, from the cache if they are known."""
-    known = _known(inner)
-    missing_orders = np.array([order for order in orders.tolist() if order not in known])
+    cache = _divergence_cache(inner)
+    missing_orders = np.array([order for order in orders.tolist() if order not in cache])
     if len(missing_orders):
-        known.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
-    return np.array([known[order] for order in orders.tolist()])
+        cache.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
+    return np.array([cache[order] for order in orders.tolist()])
 
 
 @shared(64)

@@ -30,7 +30,7 @@ from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 
-_SHOWS = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
+NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
 SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
@@ -115,8 +115,11 @@ class StabilityHistogramSpec(Spec):
         return noise_and_own_keys
 
     def _all_hidden(self, group: int) -> float:
-        """Return a lower bound on the log probability that no key is shown that only the units of a group hold."""
-        return self.max_groups * group * min(map(self._log_hidden, *_sharing(group)))
+        """Return a lower bound on the log probability that no key is shown that only the units of a group hold.
+
+        The units may share their keys in any way. The worst number of units to each key is used for all of them.
+        """
+        return self.max_groups * group * min(map(self._log_hidden, *_ranges_of_sharers(group)))
 
     def _log_hidden(self, least: int, most: int) -> float:
         """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
@@ -226,7 +229,7 @@ class TestedRelease(Spec):
 class ShownLoss(TailsOnly):
     """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
 
-    reason: ClassVar[str] = _SHOWS
+    reason: ClassVar[str] = NO_RENYI
 
     of_p: float
     of_q: float
@@ -261,7 +264,7 @@ class Shown(Mechanism):
         return self.delta > SURELY_SHOWN
 
     def approx_dp(self, delta: float) -> float:
-        """Return 0 from the probability of showing on, and inf below it. Both are exact."""
+        """Return 0 if `delta` is at least the probability of showing, and inf otherwise. Both are exact."""
         covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)
         return 0.0 if covers_keys and not self.everything else math.inf
 
@@ -269,7 +272,7 @@ class Shown(Mechanism):
         return self.delta
 
     def zcdp(self) -> float:
-        raise NotRepresentable(_SHOWS)
+        raise NotRepresentable(NO_RENYI)
 
     def losses(self) -> tuple[ShownLoss, ...]:
         if self.everything:
@@ -302,7 +305,7 @@ class OwnOrMovedLoss(TailsOnly):
     own_keys: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
     """
 
-    reason: ClassVar[str] = _SHOWS
+    reason: ClassVar[str] = NO_RENYI
 
     noise: PrivacyLoss
     keys: int
@@ -356,8 +359,11 @@ class OwnOrMoved(Mechanism):
         return (self.loss,)
 
 
-def _sharing(group: int) -> tuple[list[int], list[int]]:
-    """Return (least, most) of ranges of numbers that together cover every number of units of a group that may share one key."""
+def _ranges_of_sharers(group: int) -> tuple[list[int], list[int]]:
+    """Return the least and the largest numbers of ranges that together cover every number of units of a group that may share one key.
+
+    The ranges have one number each up to ONE_BY_ONE, and then double in length.
+    """
     least = list(range(1, min(group, ONE_BY_ONE) + 1))
     most = list(least)
     while most[-1] < group:
