@@ -17,7 +17,7 @@ from dpcli.file.pipeline.model import OWN, Pipeline
 from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.findings import Findings, TooMany
 from dpcli.file.toml.shown import escaped, key_text
-from dpcli.git.command import read_source
+from dpcli.git.source import read_source
 from dpcli.numerics.work import limited
 
 Path = tuple[str, ...]

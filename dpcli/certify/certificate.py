@@ -1,6 +1,7 @@
-"""Proves the epsilon or delta that `dpcli account` prints for a pipeline, and writes the proofs as a certificate.
+"""Proves the epsilon or delta that `dpcli account` prints for a pipeline, and writes the proofs as a certificate, a JSON object.
 
-proof_search.py finds a plan for each bound, and checker.py computes along it in ball arithmetic. Only what the checker proves is kept.
+`prove` makes a certificate, and `require_about` tells whether one is about a pipeline file. proof_search.py finds a plan for each bound,
+and checker.py computes along it in ball arithmetic. Only what the checker proves is kept.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from dpcli.certify.certified_parts import CertifiedParts, certified_parts
 from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
-SHARES = (Decimal("0.0001"), Decimal("0.003"))  # shares of epsilon by which it is raised if the headline has no proof
-PADS = (
-    1.0,
-    1 / 30,
-)  # factors of the usual pad of a plan (proof_search.py); a smaller pad may help where the usual one proves nothing
-MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' interval before it is an internal error
+# Shares of epsilon by which it is raised if the headline has no proof: about its last printed digit, and much more than the ball
+# arithmetic loses.
+SHARES = (Decimal("0.0001"), Decimal("0.003"))
+PADS = (1.0, 1 / 30)  # factors of the usual pad of a plan (proof_search.py); the smaller one may prove what the usual one does not
+MARGIN = 1e-9  # share by which a proved bound may lie below the accountants' lower bound before it is an internal error
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,42 +76,38 @@ def prove(
     result = account(pipeline, delta=delta, epsilon=epsilon, group_size=group_size)
     if math.isinf(result.upper):
         raise NotRepresentable("no accountant certifies a bound, so that there is none to prove")
-    claims: list[Json] = []
-    reasons: list[str] = []
-    headline, proved = up(result.upper, decimals), None
-    for value in _candidates(statement, result, decimals):
-        texts = _texts(result, value)
-        try:
-            claims.append({"bound": "upper", **texts, "proofs": _upper(statement, texts, _known(result, result.upper))})
-        except (proof_search.NoPlan, checker.Unproved) as error:
-            reasons.append(f"{value}: {error}")
-            continue
-        proved = value
-        break
-    if proved is None:
-        raise NotRepresentable("; ".join(reasons[-1:]))
+    proved, upper_claim, reasons = _prove_upper(statement, result, decimals)
     if result.lower is not None and float(proved) < result.lower * (1.0 - MARGIN):
         raise InternalError(
             f"certify proves {result.quantity} <= {proved}, where the accountants certify at least {result.lower!r}"
         )
-    lower = None
+    claims, lower = [upper_claim], None
     if statement.attained and result.lower is not None and result.lower > 0.0 and result.at > 0.0:
-        texts = _texts(result, down(result.lower, decimals))
+        target = down(result.lower, decimals)
         try:
-            claims.append({"bound": "lower", **texts, "proofs": _lower(statement, texts, _known(result, result.lower))})
-            lower = down(result.lower, decimals)
+            claims.append(_lower_claim(statement, result, target, _known(result, result.lower)))
+            lower = target
         except (proof_search.NoPlan, checker.Unproved) as error:
-            reasons.append(f"at least {down(result.lower, decimals)}: {error}")
-    texts = _texts(result, proved)
-    return Proof(
-        result,
-        texts["epsilon"],
-        texts["delta"],
-        headline,
-        lower,
-        tuple(reasons),
-        _certificate(pipeline, statement, claims, group_size),
-    )
+            reasons.append(f"at least {target}: {error}")
+    certificate = _certificate(pipeline, statement, claims, group_size)
+    headline = up(result.upper, decimals)
+    return Proof(result, upper_claim["epsilon"], upper_claim["delta"], headline, lower, tuple(reasons), certificate)
+
+
+def _prove_upper(statement: CertifiedParts, result: Account, decimals: int) -> tuple[str, Json, list[str]]:
+    """Return the first of the `_candidates` that has a proof, its claim, and the reasons why those before it have none.
+
+    Raises NotRepresentable with the reason of the last one if none of them has a proof.
+    """
+    from dpcli.certify.checker import Unproved
+
+    reasons: list[str] = []
+    for value in _candidates(statement, result, decimals):
+        try:
+            return value, _upper_claim(statement, result, value, _known(result, result.upper)), reasons
+        except (proof_search.NoPlan, Unproved) as error:
+            reasons.append(f"{value}: {error}")
+    raise NotRepresentable(reasons[-1])
 
 
 def _texts(result: Account, value: str) -> Json:
@@ -143,38 +139,51 @@ def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> It
             yield up(max(bounds) * (1.0 + 1e-6), decimals)
 
 
-def _upper(statement: CertifiedParts, texts: Json, known: tuple[float, float]) -> Json:
-    """Return a proof for each alternative and direction. Raises NoPlan or Unproved if one has none."""
+def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: tuple[float, float]) -> Json:
+    """Return the claim that `value` is an upper bound, proved for each alternative and direction.
+
+    known: a point of the accountants' curve, as `_known`. Raises NoPlan or Unproved if an alternative or direction has no proof.
+    """
     from dpcli.certify.checker import cases_of
 
-    return {key: _proof(case, key, texts, True, known) for key, case in cases_of(statement.stated()).items()}
+    claim = {"bound": "upper", **_texts(result, value)}
+    proofs = {key: _plan(case, key, claim, known) for key, case in cases_of(statement.stated()).items()}
+    return {**claim, "proofs": proofs}
 
 
-def _lower(statement: CertifiedParts, texts: Json, known: tuple[float, float]) -> Json:
-    """Return a proof for the first alternative and direction for which one is found. Raises the last NoPlan or Unproved without one."""
+def _lower_claim(statement: CertifiedParts, result: Account, value: str, known: tuple[float, float]) -> Json:
+    """Return the claim that `value` is a lower bound, with a proof for the first alternative and direction for which one is found.
+
+    known: a point of the accountants' curve, as `_known`. Raises the last NoPlan or Unproved if no proof is found.
+    """
     from dpcli.certify.checker import Unproved, cases_of
 
+    claim = {"bound": "lower", **_texts(result, value)}
     error: Exception = proof_search.NoPlan("no direction")
     for key, case in cases_of(statement.stated()).items():
         try:
-            return {key: _proof(case, key, texts, False, known)}
+            return {**claim, "proofs": {key: _plan(case, key, claim, known)}}
         except (proof_search.NoPlan, Unproved) as problem:
             error = problem
     raise error
 
 
-def _proof(case: tuple[list[Json], str], key: str, texts: Json, upper: bool, known: tuple[float, float]) -> Json:
-    """Return a plan by which the checker proves the bound. Raises NoPlan if no plan is found, and Unproved if none proves the bound."""
+def _plan(case: tuple[list[Json], str], key: str, claim: Json, known: tuple[float, float]) -> Json:
+    """Return a plan by which the checker proves a claim for one alternative and direction.
+
+    case: the parts of the alternative, and the direction. key: the name of the case in the proofs. Raises NoPlan if no plan is found, and
+    Unproved if none that is found proves the claim.
+    """
     from dpcli.certify import checker
 
     parts, direction = case
-    claim = {"bound": "upper" if upper else "lower", **texts}
+    epsilon, delta, is_upper = float(claim["epsilon"]), float(claim["delta"]), claim["bound"] == "upper"
     for pad in PADS:
-        plan = proof_search.find_plan(parts, direction, float(texts["epsilon"]), float(texts["delta"]), upper, known, pad)
+        plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known, pad)
         try:
             checker.show(parts, claim | {"proofs": {key: plan}}, direction, key)
         except checker.Unproved:
-            if "pad" not in plan or pad == PADS[-1]:
+            if "pad" not in plan or pad == PADS[-1]:  # only another pad gives another plan
                 raise
             continue
         break
@@ -211,7 +220,7 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     """Check that a certificate is about the statement and the mechanisms of a pipeline.
 
     Raises:
-        AnotherFile: It is about others.
+        AnotherFile: It is about others, or claims a lower bound although the pairs of the pipeline need not be attained.
         NotRepresentable: No certificate can be about the pipeline, for the reasons of `certified_parts`.
         KeyError, TypeError: The certificate's claims are missing or no list. Callers catch such errors, as anybody may write one.
     """

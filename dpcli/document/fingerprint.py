@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from dpcli.document.document import Finding
-from dpcli.git.command import path_in_repository
+from dpcli.git.work_trees import path_in_repository
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:

@@ -24,8 +24,8 @@ from dpcli.file.toml.shown import first_names
 from dpcli.gate.claims import standings_of
 from dpcli.gate.term_changes import planned_runs, terms_of
 from dpcli.gate.verdicts import Base, PlannedRuns, Standing, first_finding
-from dpcli.git.command import work_tree
 from dpcli.git.past_files import PastFile, files_at
+from dpcli.git.work_trees import work_tree
 
 # The terms in the JSON of an earlier gate that are numbers, with the condition that each number must meet. `_checked_terms` checks
 # "budget.rho" on its own, as this key may be absent.

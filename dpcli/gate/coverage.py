@@ -1,6 +1,11 @@
-"""Verdicts on files that are not given to the gate.
+"""Verdicts on files that were not given to the gate, so that a change cannot escape review by leaving a file out.
 
-They concern pipelines that the change removes or moves, other changed pipelines, and changed workflows that call dpcli.
+* `removed_pipelines`: pipelines of the base revision that were deleted, or moved to a file that is not judged.
+* `missed_pipelines`: other pipelines that differ from the base revision.
+* `changed_workflows`: CI workflows that differ and call dpcli.
+
+A judged file is one that was given to the gate. `top` is the root of the repository under review, which may contain submodules. A `name` is
+a path relative to `top`, and a `place` is an absolute path.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from dpcli.gate.repository import (
     touched_files,
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
-from dpcli.git.command import commit_of, holds, present_files, tree_entries
+from dpcli.git.command import commit_of, present_files, tree_entries
 from dpcli.git.past_files import (
     LEAST_KEPT_SHARE,
     contents_in,
@@ -36,6 +41,7 @@ from dpcli.git.past_files import (
     removed_files,
     touched_paths,
 )
+from dpcli.git.work_trees import holds
 
 # The paths of files that can start the gate in CI.
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
@@ -44,43 +50,43 @@ WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|
 class OtherParts(NamedTuple):
     """A file that is not judged, with the parts of its content. Removed files are compared with these parts to recognise a move."""
 
-    path: str
+    place: str
     parts: frozenset[Hashable]
 
 
-def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
-    """Yield verdicts on pipelines of the base that are gone: a failure for each that was moved to a file that is not judged.
+def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[str]) -> Iterator[Judged]:
+    """Yield a failure for each pipeline of the base that was moved to a file that is not judged.
 
-    The others are warnings: a pipeline that was deleted or is no longer one, and a submodule that was removed.
+    Yield a warning for each pipeline that was deleted or is no longer a pipeline, and for each submodule that was removed.
 
     Args:
         ref: The git revision of the base.
         paths: The judged files. If there are none, the repository around the working directory is under review.
-        renamed: The paths of judged files at the base, if they were renamed.
+        earlier_names: The names that judged files had at the base, if they were renamed.
 
     Raises:
-        InputError: As `dpcli.git.past_files.files_at`.
+        InputError: Git does not know the revision, or the clone lacks a commit of a submodule or the content of a removed file.
     """
-    judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
-    known = frozenset(renamed)
+    judged_places, given_places = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
+    renamed = frozenset(earlier_names)
     yield from _removed_submodules(ref, paths)
     for (top, folder), tree in reviewed_commits(ref, paths).items():
-        if tree is None:
+        if tree is None:  # a submodule that is new has no earlier pipelines
             continue
-        pipelines = {}  # content by path in the repository under review
-        for within, data in removed_files(tree, folder, (".toml",)):
-            name = os.path.relpath(os.path.join(folder, within), top)
-            if name not in known and is_pipeline_file(data):
+        pipelines = {}  # content by name
+        for path_in_folder, data in removed_files(tree, folder, (".toml",)):
+            name = os.path.relpath(os.path.join(folder, path_in_folder), top)
+            if name not in renamed and is_pipeline_file(data):
                 pipelines[name] = data
-        others = list(_unjudged_files(folder, tree, judged)) if pipelines else []
+        others = list(_unjudged_files(folder, tree, judged_places)) if pipelines else []
         for name, data in pipelines.items():
             place = os.path.join(top, name)
-            is_judged = place in given and (_leads_to_judged(place, judged) or os.path.isfile(place))
+            is_judged = place in given_places and (_leads_to_judged(place, judged_places) or os.path.isfile(place))
             yield from _verdicts_of_removed(name, data, ref, top, others, is_judged or _is_still_pipeline(place))
 
 
 def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
-    """Return a verdict with one condition and no account."""
+    """Return a verdict on a file without an account. path: the path as it is shown. name, text: the name and the text of its condition."""
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
@@ -90,15 +96,15 @@ def _removed_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
         present = {os.path.relpath(place, top) for place in submodule_folders(top)}
         for entry in tree_entries(top, commit_of(top, ref)):
             if entry.is_submodule and entry.path not in present:
-                place = os.path.relpath(os.path.join(top, entry.path))
-                text = f"{escaped_path(place)}, a repository inside this one at {ref}, was removed: nothing counts its pipelines' outputs"
-                yield _verdict_on_path(place, "deleted", text)
+                path = os.path.relpath(os.path.join(top, entry.path))
+                text = f"{escaped_path(path)}, a repository inside this one at {ref}, was removed: nothing counts its pipelines' outputs"
+                yield _verdict_on_path(path, "deleted", text)
 
 
-def _leads_to_judged(place: str, judged: frozenset[str]) -> bool:
+def _leads_to_judged(place: str, judged_places: frozenset[str]) -> bool:
     """Return whether a path leads to a judged file through a link. The file or one of its folders may be the link."""
     real = os.path.realpath(place)
-    return real != place and real in judged
+    return real != place and real in judged_places
 
 
 def _is_still_pipeline(place: str) -> bool:
@@ -106,11 +112,11 @@ def _is_still_pipeline(place: str) -> bool:
     return os.path.isfile(place) and os.path.realpath(place) == place and is_pipeline_file(content_of(place) or b"")
 
 
-def _unjudged_files(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
-    """Yield each file that the change touched, committed or not, and that is not judged."""
-    for name in sorted(present_files(top) & touched_paths(top, tree)):
-        place = os.path.join(top, name)
-        if os.path.isfile(place) and os.path.realpath(place) not in judged:
+def _unjudged_files(folder: str, tree: str, judged_places: frozenset[str]) -> Iterator[OtherParts]:
+    """Yield each present file of a repository or submodule that the change touched, committed or not, and that is not judged."""
+    for path_in_folder in sorted(present_files(folder) & touched_paths(folder, tree)):
+        place = os.path.join(folder, path_in_folder)
+        if os.path.isfile(place) and os.path.realpath(place) not in judged_places:
             data = content_of(place)
             if data is not None:
                 yield OtherParts(place, parts_of(data))
@@ -119,82 +125,90 @@ def _unjudged_files(top: str, tree: str, judged: frozenset[str]) -> Iterator[Oth
 def _verdicts_of_removed(
     name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
-    """Yield a failure if a removed pipeline was moved, or else a warning, unless another verdict is about its path (`has_verdict`)."""
+    """Yield a failure if a removed pipeline was moved to one of `others`. If not, yield a warning, unless `has_verdict`.
+
+    has_verdict: whether there is another verdict on the same path.
+    """
     parts, place = parts_of(data), os.path.join(top, name)
-    share, similar_path = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
+    share, similar_place = max(((kept_share(parts, other.parts), other.place) for other in others), default=(0.0, ""))
     subject = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= LEAST_KEPT_SHARE:
-        new_name = escaped_path(os.path.relpath(similar_path, top))
+        new_name = escaped_path(os.path.relpath(similar_place, top))
         text = f"{subject}, was moved to {new_name}, which is not judged: give that file to the gate too"
-        yield _verdict_on_path(os.path.relpath(similar_path), "moved", text, "fail")
+        yield _verdict_on_path(os.path.relpath(similar_place), "moved", text, "fail")
     elif not has_verdict:
         change = "is no longer a pipeline" if os.path.isfile(place) else "is deleted"
         text = f"{subject}, {change}: its outputs remain released, and are not counted here"
         yield _verdict_on_path(os.path.relpath(place), "deleted", text)
 
 
-def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """Yield one warning about all pipelines that differ from the revision and are not judged, and one for each unchecked submodule.
+def missed_pipelines(ref: str, paths: Sequence[str], places_with_verdict: frozenset[str]) -> Iterator[Judged]:
+    """Yield one warning about all pipelines that differ from the revision and are not judged.
+
+    Yield another one for each submodule that differs but is not checked out.
 
     Args:
         ref: The git revision of the base.
         paths: The judged files. If there are none, the repository around the working directory is under review.
-        known: The real paths of other files that already have a verdict.
+        places_with_verdict: The real paths of other files that already have a verdict.
 
     Raises:
         InputError: Git cannot list the files that differ.
     """
+    # Without a judged file, any path in the working directory, even of no file, tells which repository is under review.
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _unchecked_submodules(ref, around)
-    places = {file.real_path: file for file in touched_files(ref, paths)}
-    for place in known & places.keys():
-        del places[place]
-    files = _changed_paths([*other_pipelines(around), *pipelines_of_other_endings(places, paths)], places) if places else []
-    if files:
-        subject = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
-        was = "was" if len(files) == 1 else "were"
-        text = f"{first_names(map(escaped_path, files))}: {subject} from {ref} and {was} not given to the gate"
-        yield _verdict_on_path(files[0], "missed", text)
+    touched = {file.real_path: file for file in touched_files(ref, paths)}
+    for place in places_with_verdict & touched.keys():
+        del touched[place]
+    missed = _changed_paths([*other_pipelines(around), *pipelines_of_other_endings(touched, paths)], touched) if touched else []
+    if missed:
+        subject = "a pipeline that differs" if len(missed) == 1 else f"{len(missed)} pipelines that differ"
+        was = "was" if len(missed) == 1 else "were"
+        text = f"{first_names(map(escaped_path, missed))}: {subject} from {ref} and {was} not given to the gate"
+        yield _verdict_on_path(missed[0], "missed", text)
 
 
-def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
-    """Return the paths of the files whose content has changed. A file is not returned if only its mode has changed."""
-    touched = {}
+def _changed_paths(files: Sequence[OtherFile], touched: Mapping[str, TouchedFile]) -> list[str]:
+    """Return the paths of the touched files whose content has changed. A file is left out if only its mode has changed.
+
+    touched: the touched files by their real paths.
+    """
+    candidates: list[tuple[OtherFile, TouchedFile]] = []
     names: dict[tuple[str, str], list[str]] = {}  # by repository and its commit at the revision
     for file in files:
-        place = places.get(os.path.realpath(file.path))
-        if place is not None:
-            touched[file.path] = place
-            if place.tree is not None:
-                names.setdefault((place.folder, place.tree), []).append(place.name)
+        touched_file = touched.get(os.path.realpath(file.path))
+        if touched_file is not None:
+            candidates.append((file, touched_file))
+            if touched_file.tree is not None:
+                names.setdefault((touched_file.folder, touched_file.tree), []).append(touched_file.name)
     old_contents = {(folder, tree): contents_in(folder, tree, paths) for (folder, tree), paths in names.items()}
-    data = {file.path: file.data for file in files}
-    return [
-        path
-        for path, place in touched.items()
-        if place.tree is None or old_contents[place.folder, place.tree][place.name] != data[path]
-    ]
+
+    def has_changed(file: OtherFile, at_base: TouchedFile) -> bool:
+        return at_base.tree is None or old_contents[at_base.folder, at_base.tree][at_base.name] != file.data
+
+    return list(dict.fromkeys(file.path for file, at_base in candidates if has_changed(file, at_base)))
 
 
 def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Yield a warning for each submodule that is not checked out and whose commit differs from the revision."""
-    for place in missing_from_checkout(paths):
-        top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
-        if os.path.relpath(place, top) in differing_paths(top, commit_of(top, ref)):
+    for path in missing_from_checkout(paths):
+        top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(path)))
+        if os.path.relpath(path, top) in differing_paths(top, commit_of(top, ref)):
             text = (
-                f"{escaped_path(place)}: a repository inside this one, whose commit differs from {ref}, is not checked out: its files are "
+                f"{escaped_path(path)}: a repository inside this one, whose commit differs from {ref}, is not checked out: its files are "
                 "not judged (git submodule update --init; submodules: recursive in CI)"
             )
-            yield _verdict_on_path(place, "missed", text)
+            yield _verdict_on_path(path, "missed", text)
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Yield a warning for each workflow that differs from the revision and calls dpcli, now or at the revision.
 
-    Those of submodules are left out, because they are not run. Raises InputError if git cannot list the changed files.
+    The workflows of submodules are left out, because they are not run. Raises InputError if git cannot list the changed files.
     """
     for (top, folder), tree in reviewed_commits(ref, paths).items():
-        if tree is None or top != folder:  # the workflows of a submodule are not run
+        if tree is None or top != folder:
             continue
         names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))
         for name, old in contents_in(top, tree, names).items():

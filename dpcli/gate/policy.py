@@ -56,8 +56,10 @@ from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, tightest, with_defaults
 from dpcli.gate.verdicts import Condition, JudgedSum
-from dpcli.git.command import commit_of, folders_above, holds, present_files, read_source, roots, work_tree
+from dpcli.git.command import commit_of, present_files
 from dpcli.git.past_files import files_at, touched_paths
+from dpcli.git.source import read_source
+from dpcli.git.work_trees import folders_above, holds, roots, work_tree
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
 

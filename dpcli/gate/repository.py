@@ -16,8 +16,9 @@ from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.git.command import SUBMODULE, commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
+from dpcli.git.command import SUBMODULE, commit_of, link_of, list_entries, present_files, review_of, top_of
 from dpcli.git.past_files import contents_in, files_at, is_pipeline_file, touched_paths
+from dpcli.git.work_trees import work_tree
 
 # The start of a table that only pipelines have, by which a pipeline that is not valid TOML is recognised. The word "privacy" alone can also
 # occur in the files of other programs.

@@ -27,7 +27,7 @@ from dpcli.gate.caps import BUDGET, POLICY, BindingCap, CapSource, Outside, Stat
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.term_changes import Changed, changed_terms, horizon_change, planned_runs, promised_delta
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
-from dpcli.git.command import holds, work_tree
+from dpcli.git.work_trees import holds, work_tree
 
 HORIZON = ("gate", "horizon")
 PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"

@@ -1,6 +1,7 @@
-"""Calls of git: work trees, commits, and files at REVISION:PATH.
+"""Calls of git: repositories under review, and the commits and files that they contain.
 
 Git runs in the repository around a folder, even if the variables of a hook name another one. Without a repository there, they count.
+Functions whose messages begin with "--base-ref:" are for that option of the gate.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextvars import ContextVar
 from typing import NamedTuple, ParamSpec
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.limits import escaped_path, read_bytes
+from dpcli.git.work_trees import holds, work_tree
 
 P = ParamSpec("P")
 # The answers of git that `cached_answers` keeps, by function, working directory and arguments. None if answers are not cached.
@@ -44,29 +45,11 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
     )
 
 
-def work_tree(folder: str) -> str | None:
-    """Return the root of the git work tree that contains a folder. It is the folder or the nearest one above it; None without one."""
-    return next((place for place in (folder, *folders_above(folder)) if _is_work_tree(place)), None)
-
-
-def folders_above(path: str) -> Iterator[str]:
-    """Yield the folders that contain a path, from the innermost to the root of the file system."""
-    folder = os.path.dirname(path)
-    while folder != path:
-        yield folder
-        folder, path = os.path.dirname(folder), folder
-
-
-def _is_work_tree(folder: str) -> bool:
-    # Git ignores an empty folder .git. In a submodule and in a work tree that was added to a repository, .git is a file.
-    place = os.path.join(folder, ".git")
-    return os.path.isfile(place) or os.path.lexists(os.path.join(place, "HEAD"))
-
-
 def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
     """Raise InputError if a revision begins with a name that branches or tags with different commits share.
 
-    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote.
+    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote. Errors of
+    running git are raised as `run_git` does. what: the beginning of the message.
     """
     name = re.split(r"[~^:]|@\{", revision, maxsplit=1)[0]
     places = [*(f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")), f"refs/remotes/{name}/HEAD"]
@@ -79,12 +62,12 @@ def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
 
 
 def commit(folder: str, revision: str) -> str:
-    """Return the object name of the commit that a revision names; "" if there is no such commit."""
+    """Return the object name of the commit that a revision names; "" if there is no such commit. Raises the errors of `run_git`."""
     return os.fsdecode(run_git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").stdout).strip()
 
 
 def shallow_hint(folder: str) -> str:
-    """Return advice for a shallow clone, which lacks older commits; "" for a full clone."""
+    """Return advice for a shallow clone, which lacks older commits; "" for a full clone. Raises the errors of `run_git`."""
     shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
     return "; this clone is shallow: fetch all of its history (fetch-depth: 0 in CI, or git fetch --unshallow)" if shallow else ""
 
@@ -92,40 +75,6 @@ def shallow_hint(folder: str) -> str:
 def error_line(process: subprocess.CompletedProcess[bytes]) -> str:
     """Return the first line of git's error message."""
     return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
-
-
-def path_in_repository(path: str) -> str:
-    """Return the path relative to the root of its repository, with forward slashes, as CI systems expect it.
-
-    For REVISION:PATH, the result is PATH. A path outside of every repository, standard input and the address of a ledger are unchanged.
-    """
-    absolute = os.path.abspath(path)
-    if path.startswith(("-", "<")) or "://" in path:
-        return path
-    if not os.path.lexists(absolute) and ":" in path:
-        revision, _, inside = path.partition(":")
-        return path_in_repository(inside) if inside.startswith("./") else inside or revision
-    real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
-    for place in (real, absolute):
-        for root in roots(place, ""):
-            if holds(root, place):
-                return os.path.relpath(place, root).replace(os.sep, "/")
-    return path.replace(os.sep, "/")
-
-
-def roots(path: str, policy: str) -> Iterator[str]:
-    """Yield the work trees to which a path may be relative: those around the policy, the working directory and the file itself."""
-    current = os.path.realpath(os.getcwd())
-    around_policy = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
-    for folder in (around_policy, current, os.path.dirname(path)):
-        root = work_tree(folder)
-        if root is not None:
-            yield root
-
-
-def holds(top: str, path: str) -> bool:
-    """Return whether a path lies in the folder `top`, or is this folder. Both paths must be absolute."""
-    return os.path.commonpath((top, path)) == top
 
 
 def git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -147,7 +96,7 @@ def list_entries(folder: str, *arguments: str) -> list[bytes]:
 def present_files(top: str) -> frozenset[str]:
     """Return the paths of the files in a work tree's index and of untracked files, without those that git ignores.
 
-    A file of the index may have been deleted from the work tree.
+    A file of the index may have been deleted from the work tree. Raises InputError if git fails.
     """
     return frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "-co", "--exclude-standard")))
 
@@ -179,7 +128,7 @@ class TreeEntry(NamedTuple):
 
 
 def tree_entries(top: str, tree: str) -> Iterator[TreeEntry]:
-    """Yield each entry of a commit."""
+    """Yield each entry of a commit, with those of all its folders. Raises InputError if git fails."""
     for line in list_entries(top, "ls-tree", "-r", "-z", "--full-tree", tree):
         about, _, path = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
@@ -284,47 +233,3 @@ def commit_of(folder: str, ref: str) -> str:
     if ref == "HEAD" and git(folder, "rev-parse", "--verify", "--quiet", ref).returncode != 0:
         return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()
     raise InputError(f"--base-ref: git knows no commit {ref!r} in {folder}{shallow_hint(folder)}")
-
-
-def read_source(source: str, what: str = "a pipeline file") -> bytes:
-    """Return the content of a file, of standard input for "-", or of REVISION:PATH.
-
-    PATH is relative to the root of the git repository around the working directory, and "./PATH" is relative to the working directory.
-
-    Raises:
-        InputError: The file does not exist, or git does not know it, or a file is named REVISION:PATH and the revision exists too: a
-            change under review could add such a file, and must not be judged by it.
-    """
-    revision, colon, path = source.partition(":")
-    if source == "-" or not colon or (os.path.lexists(source) and not _names_commit(revision)):
-        return read_bytes(source, what)
-    if not revision or not path or source.startswith("-"):
-        raise _refusal(source, what, "no such file")
-    if os.path.lexists(source):
-        raise _refusal(source, what, f"both a revision {revision!r} and a file of that name (./{escaped_path(source)})")
-    try:
-        refuse_ambiguous(".", revision, escaped_path(source))
-        # This reads the object as it was committed, without any filter, pager or diff driver of the repository's settings.
-        answer = run_git(".", "cat-file", "blob", source)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"{escaped_path(source)}: git cannot be run: {error}") from None
-    except ValueError:
-        raise _refusal(source, what, "a path that cannot exist") from None
-    if answer.returncode != 0:
-        around = run_git(".", "rev-parse", "--git-dir")
-        if around.returncode != 0:
-            raise _refusal(source, what, f"no such file, and no git repository here: {error_line(around)}")
-        hint = "" if _names_commit(revision) else shallow_hint(".")
-        raise _refusal(source, what, f"an object that git does not know here{hint}")
-    return answer.stdout
-
-
-def _names_commit(revision: str) -> bool:
-    try:
-        return bool(revision) and not revision.startswith("-") and bool(commit(".", revision))
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return False  # without git, the text cannot be a revision
-
-
-def _refusal(source: str, what: str, actual: str) -> InputError:
-    return InputError(f"{escaped_path(source)}: expected {what} or REVISION:PATH, found {actual}")

@@ -17,7 +17,8 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.git.command import Review, commit_of, folders_above, git, link_of, list_entries, review_of, tree_entries
+from dpcli.git.command import Review, commit_of, git, link_of, list_entries, review_of, tree_entries
+from dpcli.git.work_trees import folders_above
 
 Versions = Mapping[str, bytes | None]  # the content of each named object; None if git has no such file
 # The name of a git object, by SHA-1 or SHA-256.

@@ -49,7 +49,7 @@ def in_direction(losses: tuple[PrivacyLoss, ...], direction: int) -> PrivacyLoss
 class TailsOnly:
     """Base class of a privacy loss of which only the tails are known. Subclasses are frozen dataclasses with `tails`.
 
-    reason: why it has no CGF, for messages.
+    reason: why the loss has no CGF, for messages.
     """
 
     __slots__ = ()
@@ -61,11 +61,15 @@ class TailsOnly:
         raise NotRepresentable(self.reason)
 
     def tilted(self, t: float) -> Tilted:
+        """Raise NotRepresentable with the reason."""
         raise NotRepresentable(self.reason)
 
 
 class Mechanism:
-    """A randomised release under a fixed neighbouring relation. Subclasses override the representations that they have."""
+    """A randomised release under a fixed neighbouring relation. Subclasses override the representations that they have.
+
+    The methods of this class raise NotRepresentable for a representation that is not overridden and follows from no other one.
+    """
 
     __slots__ = ()
 
@@ -91,7 +95,7 @@ class Mechanism:
         """Return the privacy losses of the dominating pairs, one per direction, with "remove" first. Equal losses are given once.
 
         If only a pure epsilon is known, this is the loss of randomised response, which dominates every mechanism with that
-        epsilon (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
+        epsilon (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). Raises NotRepresentable if that epsilon is 0 or infinite.
         """
         from dpcli.mechanisms.stated.atoms import TwoPointLoss
 
@@ -151,7 +155,7 @@ class Mechanism:
         return Dominated(self) if self.witness(2.0) is not None else self
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """Return the loss with K(a - 1) / (a - 1) equal to `rdp` at every order a; None if no single loss has this property."""
+        """Return the loss with K(a - 1) / (a - 1) equal to `rdp` at every order a; None if none is known."""
         return None
 
     def rdp(self, orders: Array) -> Array:

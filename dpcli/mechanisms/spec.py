@@ -6,29 +6,28 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.base.errors import InputError
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-from dpcli.mechanisms.mechanism import Mechanism
-
 
 class Spec:
-    """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys.
+    """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
-    contribution_form: whether the noise is stated relative to C, the bound on one record's contribution. Sampling under replace-one needs
-        this, because it must also compare each version of the record with its absence.
-    evidence: what the cost of this type is based on. 2 is noise whose cost a theorem gives, or other entries, in which case the weakest of
-        them counts. 1 is a number that somebody states. 0 is the mere statement that no private data are used.
-    needs_delta: whether no finite epsilon holds at delta = 0. For a type that runs other entries, those entries decide.
-    free: whether the type never uses private data. selects: whether it is a search that releases only its best run.
-    fixed_threshold: whether more noise may cost more, because it carries more values over a fixed threshold. Then no search for the noise
-        is possible.
-    example: keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
-    discrete_twin: the type with the same noise on whole numbers, if this type draws floating-point numbers that are published.
-    shows_presence: whether the release shows if a record takes part, so that the type makes no sense under add-remove.
+    Attributes of the type:
+        example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
+        evidence: What the cost of this type is based on. 2 is noise whose cost a theorem gives, or other entries, in which case the
+            weakest of them counts. 1 is a number that somebody states. 0 is the mere statement that no private data are used.
+        needs_delta: Whether no finite epsilon holds at delta = 0. For a type that runs other entries, those entries decide.
+        free: Whether the type never uses private data.
+        selects: Whether the type is a search that releases only its best run.
+        fixed_threshold: Whether more noise may cost more, because it carries more values over a fixed threshold. Then no search for the
+            noise is possible.
+        discrete_twin: The type with the same noise on whole numbers, if this type draws floating-point numbers that are published.
+        shows_presence: Whether the release shows if a record takes part, so that the type makes no sense under add-remove.
     """
 
     __slots__ = ()
@@ -48,6 +47,10 @@ class Spec:
 
     @property
     def contribution_form(self) -> bool:
+        """Tell whether the noise is stated relative to C, the bound on one record's contribution.
+
+        Sampling under replace-one needs this, because it must also compare each version of the record with its absence.
+        """
         return False
 
     @property
@@ -66,7 +69,10 @@ class Spec:
         return None
 
     def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        """Return the spec with the entries that it names, found by `lookup`; the spec itself if it names none."""
+        """Return the spec with the entries that it names; the spec itself if it names none.
+
+        lookup: returns the spec of an entry, and the number of its steps.
+        """
         return self
 
     @property
@@ -93,7 +99,10 @@ class Spec:
         raise InputError(f"{type(self).__name__} cannot be resolved")
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Return the mechanism of one run on a sample that contains each record independently with probability `rate`."""
+        """Return the mechanism of one run on a sample that contains each record independently with probability `rate` in (0, 1].
+
+        Raises InputError as `resolve` and `require_contribution_form` do.
+        """
         # Some record of the group is in the sample with probability 1 - (1-q)^k. Given that, the bound for the whole group holds.
         group_rate = any_sampled(rate, neighbours.records)
         inner = self.resolve(neighbours)

@@ -1,4 +1,8 @@
-"""The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon."""
+"""The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon.
+
+`ExponentialSpec` has the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on
+earlier answers.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +31,120 @@ if TYPE_CHECKING:
 
 BLOCK = 128  # most choices whose worst curve is computed together
 SMALLEST_RANGE = 1e-3  # smallest range for which the worst curve of several choices is worthwhile
-LARGEST_RANGE = 16.0  # largest range for which its rounding, which grows with e^epsilon, is well covered
+LARGEST_RANGE = 16.0  # largest range for which the rounding of that curve, which grows with e^epsilon, is well covered
 GRID_STEPS = 4096  # number of grid steps that all choices together should have
 FEWEST_STEPS, MOST_STEPS = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
 LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges for which the probabilities of `TwoCandidates` do not underflow or round to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialSpec(EpsilonSpec):
+    """A choice of one of several candidates, with probability proportional to exp(epsilon * score / (2 * sensitivity)).
+
+    epsilon is that of one choice. The sensitivity is the most by which one change moves a score. It is contained in epsilon and is no key.
+    Scores are not released.
+
+    Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
+    records, stated_for says whether epsilon is for one record or for the unit.
+
+    Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /
+    8. The accountants exact and pld compose the worst choices that may depend on earlier answers. `account` shows a lower bound, which
+    choices between two candidates attain. Finite at delta = 0.
+
+    Source: McSherry & Talwar 2007 (pure epsilon); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (bounded range); Cesar & Rogers 2021,
+    arXiv:2004.07223 (rho).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    premises: ClassVar[Premises] = SCORES
+
+    epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
+
+    def priced(self, epsilon: float) -> Mechanism:
+        return ExponentialChoice(epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange(Mechanism):
+    """A choice whose losses lie within an interval of length epsilon.
+
+    The exponential mechanism exp(epsilon u / (2 sensitivity)) has this property, and so has noisy max with Gumbel noise. In the worst case,
+    for some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), and t - eps otherwise (Dong, Durfee, Rogers 2020,
+    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. `together` bounds several
+    choices one after the other (numerics/grid/hockey_stick.py).
+    """
+
+    epsilon: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Return the eps' with max_t p_t (1 - e^{eps' - t}) = (e^{eps/2} - e^{eps'/2})^2 / (e^eps - 1) = delta."""
+        if delta == 0.0:
+            return self.epsilon
+        spread = math.sqrt(delta * -math.expm1(-self.epsilon)) * (1.0 - 1e-15)
+        return max(0.0, self.epsilon + 2.0 * math.log1p(-spread)) if spread < 1.0 else 0.0
+
+    def zcdp(self) -> float:
+        """Return eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or the rho of the pure epsilon if that is smaller."""
+        return min(squared(self.epsilon, 8), Pure(self.epsilon).zcdp())
+
+    def losses(self) -> tuple[RangeLoss]:
+        if math.isinf(self.epsilon):
+            raise NotRepresentable("one of its choices may reveal everything")
+        return (RangeLoss(self.epsilon),)
+
+    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        self.losses()  # raises NotRepresentable if epsilon is infinite
+        return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
+
+    def rdp(self, orders: Array) -> Array:
+        """Return the divergences from the largest moment p_t e^{z t} + (1-p_t) e^{z (t-eps)}, or eps if it cannot be computed."""
+        z, e0 = orders - 1.0, self.epsilon
+        with np.errstate(all="ignore"):
+            t, distance = _largest_moment(z, e0)
+            log_high = np.log(-np.expm1(-distance)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
+            log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
+            result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -distance), axis=1)) / z
+            result = result * (1.0 + 1e-15 * e0)  # covers the rounding of sums of logarithms as large as eps
+        # If a probability or a loss underflows, the result is not usable. eps itself is a bound at every order.
+        return np.where((t > 0.0) & (distance > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialChoice(BoundedRange):
+    """A choice by the exponential mechanism. The keys do not determine the candidates and the scores."""
+
+    def witness(self, order: float) -> Mechanism | None:
+        """Return a choice between two candidates, at the t with the largest moment.
+
+        The keys allow any scores. If there are several records, all of them may move the scores in the same way.
+        """
+        if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
+            return None
+        with np.errstate(all="ignore"):
+            t, distance = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
+        return TwoCandidates(self.epsilon, t) if 0.0 < t < self.epsilon and distance > 0.0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class TwoCandidates(Mechanism):
+    """A choice between two candidates with loss t or t - epsilon, 0 < t < epsilon (Dong, Durfee, Rogers 2020, arXiv:1909.13830).
+
+    Scores attain the pair in one direction: one score rises and the other falls by the whole sensitivity, from a lead that gives the first
+    candidate the probability (1 - e^{t - epsilon}) / (1 - e^{-epsilon}). In the other direction, other scores have this pair. One direction
+    suffices for a lower bound.
+    """
+
+    epsilon: float
+    t: float
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[AtomicLoss]:
+        log_total = math.log(-math.expm1(-self.epsilon))
+        high = math.log(-math.expm1(self.t - self.epsilon)) - log_total - self.t
+        return (AtomicLoss((high, math.log(-math.expm1(-self.t)) - log_total), (self.t, self.t - self.epsilon)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +239,8 @@ def _pair(epsilon: float, count: int) -> ChordPair:
 def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, int], ...]:
     """Return losses, with counts, of pairs that together dominate `count` adaptive choices.
 
-    They are blocks of choices whose worst curve is computed, and single choices with the closed form.
+    They are blocks of choices whose worst curve is computed, and single choices with the closed form. All choices are single if epsilon is
+    outside of SMALLEST_RANGE to LARGEST_RANGE.
     """
     block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if SMALLEST_RANGE <= epsilon <= LARGEST_RANGE else 1
     if block == 1:
@@ -138,88 +252,6 @@ def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, 
     return tuple(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class TwoCandidates(Mechanism):
-    """A choice between two candidates with loss t or t - epsilon, 0 < t < epsilon (Dong, Durfee, Rogers 2020, arXiv:1909.13830).
-
-    Scores attain the pair in one direction: one score rises and the other falls by the whole sensitivity, from a lead that gives the first
-    candidate the probability (1 - e^{t - epsilon}) / (1 - e^{-epsilon}). In the other direction, other scores have this pair. One direction
-    suffices for a lower bound.
-    """
-
-    epsilon: float
-    t: float
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[AtomicLoss]:
-        log_total = math.log(-math.expm1(-self.epsilon))
-        high = math.log(-math.expm1(self.t - self.epsilon)) - log_total - self.t
-        return (AtomicLoss((high, math.log(-math.expm1(-self.t)) - log_total), (self.t, self.t - self.epsilon)),)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundedRange(Mechanism):
-    """A choice whose losses lie within an interval of length epsilon.
-
-    The exponential mechanism exp(epsilon u / (2 sensitivity)) has this property, and so has noisy max with Gumbel noise. In the worst case,
-    for some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), and t - eps otherwise (Dong, Durfee, Rogers 2020,
-    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. `together` bounds several
-    choices one after the other (numerics/grid/hockey_stick.py).
-    """
-
-    epsilon: float
-
-    def approx_dp(self, delta: float) -> float:
-        """Return the eps' with max_t p_t (1 - e^{eps' - t}) = (e^{eps/2} - e^{eps'/2})^2 / (e^eps - 1) = delta."""
-        if delta == 0.0:
-            return self.epsilon
-        spread = math.sqrt(delta * -math.expm1(-self.epsilon)) * (1.0 - 1e-15)
-        return max(0.0, self.epsilon + 2.0 * math.log1p(-spread)) if spread < 1.0 else 0.0
-
-    def zcdp(self) -> float:
-        """Return eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or the rho of the pure epsilon if that is smaller."""
-        return min(squared(self.epsilon, 8), Pure(self.epsilon).zcdp())
-
-    def losses(self) -> tuple[RangeLoss]:
-        if math.isinf(self.epsilon):
-            raise NotRepresentable("one of its choices may reveal everything")
-        return (RangeLoss(self.epsilon),)
-
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        self.losses()
-        return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
-
-    def rdp(self, orders: Array) -> Array:
-        """Return the divergences from the largest moment p_t e^{z t} + (1-p_t) e^{z (t-eps)}, or eps if it cannot be computed."""
-        z, e0 = orders - 1.0, self.epsilon
-        with np.errstate(all="ignore"):
-            t, distance = _largest_moment(z, e0)
-            log_high = np.log(-np.expm1(-distance)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
-            log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
-            result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -distance), axis=1)) / z
-            result = result * (1.0 + 1e-15 * e0)  # covers the rounding of sums of logarithms as large as eps
-        # If a probability or a loss underflows, the result is not usable. eps itself is a bound at every order.
-        return np.where((t > 0.0) & (distance > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
-
-
-@dataclass(frozen=True, slots=True)
-class ExponentialChoice(BoundedRange):
-    """A choice by the exponential mechanism. The keys do not determine the candidates and the scores."""
-
-    def witness(self, order: float) -> Mechanism | None:
-        """Return a choice between two candidates, at the t with the largest moment.
-
-        The keys allow any scores. If there are several records, all of them may move the scores in the same way.
-        """
-        if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
-            return None
-        with np.errstate(all="ignore"):
-            t, distance = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
-        return TwoCandidates(self.epsilon, t) if 0.0 < t < self.epsilon and distance > 0.0 else None
-
-
 def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
     """Return t and epsilon - t, both with all digits, for the largest moment: e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps})).
 
@@ -227,46 +259,19 @@ def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
     the bound would round to 0.
     """
     y = z * epsilon
-    near = np.exp(-y) * (_beyond(y) + z * _beyond(-epsilon))
+    near = np.exp(-y) * (_exp_beyond_line(y) + z * _exp_beyond_line(-epsilon))
     far = -np.expm1(-y) + z * np.exp(-y) * np.expm1(-epsilon)
     distance = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))  # epsilon - t
     if epsilon > 1.0:
         return epsilon - distance, distance
-    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), distance
+    return np.log1p((z * _exp_beyond_line(epsilon) + _exp_beyond_line(-y)) / ((z + 1.0) * -np.expm1(-y))), distance
 
 
-def _beyond(x: Array | float) -> Array:
+def _exp_beyond_line(x: Array | float) -> Array:
     """Return e^x - 1 - x, which is at least 0, without cancellation near 0."""
-    small = np.abs(x) < 0.1
+    small = np.abs(x) < 0.1  # where the terms after x^9 / 9! are below 1e-14 of the result
     s = np.where(small, x, 0.0)
     series = (
         s * s * (0.5 + s * (1 / 6 + s * (1 / 24 + s * (1 / 120 + s * (1 / 720 + s * (1 / 5040 + s * (1 / 40320 + s / 362880)))))))
     )
     return np.asarray(np.where(small, series, np.expm1(x) - x))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExponentialSpec(EpsilonSpec):
-    """A choice of one of several candidates, with probability proportional to exp(epsilon * score / (2 * sensitivity)).
-
-    epsilon is that of one choice. The sensitivity is the most by which one change moves a score. It is contained in epsilon and is no key.
-    Scores are not released.
-
-    Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
-    records, stated_for says whether epsilon is for one record or for the unit.
-
-    Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /
-    8. The accountants exact and pld compose the worst choices that may depend on earlier answers. `account` shows a lower bound, which
-    choices between two candidates attain. Finite at delta = 0.
-
-    Source: McSherry & Talwar 2007 (pure epsilon); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (bounded range); Cesar & Rogers 2021,
-    arXiv:2004.07223 (rho).
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
-    premises: ClassVar[Premises] = SCORES
-
-    epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
-
-    def priced(self, epsilon: float) -> Mechanism:
-        return ExponentialChoice(epsilon)

@@ -13,7 +13,7 @@ from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
@@ -112,7 +112,7 @@ class RandomizedResponseSpec(StatedSpec):
     independently, and their responses compose. Under zero-out a blanked record must respond too, with the same probabilities, for a fixed
     category or for a category that is drawn at random. If it reported nothing, or that it is blank, it could be told from every other
     record, and no epsilon would hold. blank = "uniform" states that its response is uniform over all categories, which costs less. With
-    epsilon 1 and two categories, for example, it costs .620 instead of 1.
+    epsilon 1 and two categories, for example, it costs 0.620 instead of 1.
 
     Bounds: exact under replace-one, and under zero-out with blank = "uniform". Under zero-out without it, an upper bound, because the
     category for which a blanked record responds is not stated. Finite at delta = 0.
@@ -155,12 +155,15 @@ class RandomizedResponseSpec(StatedSpec):
         return RandomizedResponse(epsilon, self.categories)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Return the mechanism under the neighbouring relation. The responses of several records compose."""
-        if neighbours.adjacency.value == "add-remove":
+        """Return the mechanism under the neighbouring relation. The responses of several records compose.
+
+        Raises InputError under add-remove, and if `blank` is stated under another adjacency than zero-out.
+        """
+        if neighbours.adjacency is Adjacency.ADD_REMOVE:
             raise InputError(
                 "randomized-response hides a record's category, not its presence: it needs adjacency = replace-one or zero-out"
             )
-        if self.blank is not None and neighbours.adjacency.value != "zero-out":
+        if self.blank is not None and neighbours.adjacency is not Adjacency.ZERO_OUT:
             raise InputError(
                 f'blank = "uniform" says how a blanked record responds: it needs adjacency = zero-out, not {neighbours.adjacency.value}'
             )

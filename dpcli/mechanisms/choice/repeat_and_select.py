@@ -51,6 +51,169 @@ TANH_SLACK = 1e-15  # for a pure epsilon by tanh, by four operations
 MOMENT_SLACK = 1e-12  # for a Renyi divergence, by several logarithms and exponentials
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatAndSelectSpec(Spec):
+    """Tuning: another entry of the file runs a random number of times, and only the best result is released. All trials are charged here.
+
+    The number of trials is drawn at random and stays secret, and nothing else about the other trials is released. Each trial may draw its
+    hyperparameters at random, but from a distribution that does not depend on the data. The order of results is fixed beforehand. Comparing
+    results must not use private data beyond what the trial's entry is charged for. A score on private data is therefore one more release of
+    each trial. With a Poisson number of trials there may be no trial at all, and then nothing is released.
+
+    Neighbours: the relations of the entry that runs.
+
+    Bounds: upper, from a run's pure epsilon if it has one, from its privacy profile and from its Renyi divergences. No lower bound is
+    claimed. At delta = 0 there is an answer if a run is pure.
+
+    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
+    evidence: ClassVar[int] = 2
+    selects: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("A trial costs what its entry states."),
+        of_mechanism(
+            "The number of trials and the results of the other trials stay secret.",
+            "test_a_published_number_of_trials_costs_more",
+            "sweep",
+        ),
+        of_mechanism(
+            "The order of results is fixed beforehand, and the score by which they are compared is charged with the trial.",
+            "test_an_order_that_is_chosen_by_the_data_costs_more",
+            "sweep",
+        ),
+    )
+
+    mechanism: Annotated[str, Key("name of the entry that one trial runs, with its own steps and sampling")]
+    trials: Annotated[
+        TrialsTable, Key("{ distribution = poisson | geometric | logarithmic | truncated-negative-binomial, mean or gamma, eta }")
+    ]
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        yield from self.trials.problems()
+
+    @property
+    def whole_runs(self) -> bool:
+        return True
+
+    @property
+    def mean_trials(self) -> float:
+        return self.trials.distributed().mean
+
+    def part_path(self, position: int) -> tuple[str | int, ...]:
+        return ("mechanism",)
+
+    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
+        return Tuned(*lookup(self.mechanism), self.trials.distributed())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsTable:
+    """The distribution of the number of trials. Either its mean or gamma, its halting probability, is stated.
+
+    The truncated negative binomial distribution has the shape eta as well.
+    """
+
+    distribution: Annotated[
+        Literal["poisson", "geometric", "logarithmic", "truncated-negative-binomial"], Key("distribution of the number of trials")
+    ]
+    mean: Annotated[float | None, Key("expected number of trials", MEAN)] = None
+    gamma: Annotated[float | None, Key("halting probability, instead of mean; not for poisson", GAMMA)] = None
+    eta: Annotated[float | None, Key("shape of the truncated negative binomial: 1 is geometric, 0 logarithmic", ETA)] = None
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each inconsistency of the keys, as (key, expected, found)."""
+        stated = [name for name in ("mean", "gamma") if getattr(self, name) is not None]
+        if len(stated) != 1:
+            yield "trials", "either mean or gamma", " and ".join(stated) or "neither"
+        if self.distribution == "poisson" and self.gamma is not None:
+            yield "trials", "mean, for poisson", "gamma"
+        if self.distribution != "poisson" and self.mean is not None and self.mean <= 1.0:
+            yield "trials", "a mean > 1, since there is always one trial", repr(self.mean)
+        if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
+            expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
+            yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
+        elif self.distribution != "poisson" and self.mean is not None:
+            most = _largest_mean(self.eta)
+            if not self.mean <= most:
+                yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
+
+    def distributed(self) -> Trials:
+        """Return the distribution that the keys state."""
+        return _DISTRIBUTIONS[self.distribution](self)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned(Spec):
+    """A tuning entry, with the spec and the count of the entry that one trial runs."""
+
+    run: Spec
+    count: int
+    trials: Trials
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        from dpcli.mechanisms.combined.composed import Composed
+
+        mechanism = self.run.resolve(neighbours)
+        return RepeatAndSelect(mechanism if self.count == 1 else Composed(((mechanism, self.count),)), self.trials)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatAndSelect(Mechanism):
+    """A selection: `inner` runs a secret number of times, drawn from `trials`, and only the best output is released."""
+
+    inner: Mechanism
+    trials: Trials
+
+    def pure(self) -> float:
+        """Return an upper bound on the pure epsilon of the selection; inf if one run has none."""
+        epsilon = finite_loss(self.inner)
+        return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
+
+    def approx_dp(self, delta: float) -> float:
+        """Return the smallest of three bounds: from the pure epsilon, the Renyi curve, and the privacy profile of a run.
+
+        At delta = 0 it is the pure epsilon. Raises NotRepresentable if no bound is finite at a positive delta.
+        """
+        pure = self.pure()
+        if delta <= 0.0:
+            return pure
+        log_delta = math.log(delta)
+        best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
+        with suppress(NotRepresentable):
+            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), log_delta), SHORT)[1])
+        with suppress(NotRepresentable):
+            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure).epsilon(log_delta))
+        if math.isinf(best):
+            raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
+        return best
+
+    def zcdp(self) -> float:
+        pure = self.pure()
+        if math.isinf(pure):
+            raise NotRepresentable("the selection among random trials has no rho: its Renyi curve is not 0 at order 1")
+        return Pure(pure).zcdp()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        pure = self.pure()
+        if FURTHEST < pure < math.inf:
+            return Pure(pure).losses()
+        return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
+
+    def rdp(self, orders: Array) -> Array:
+        """Return the smallest of the bound from the pure epsilon and the bounds of `trials` at LADDER_RUNGS orders from this one on.
+
+        D_a increases with a, so that a bound at a larger order holds at a smaller one.
+        """
+        pure = self.pure()
+        bound = np.full_like(orders, np.inf) if math.isinf(pure) else Pure(pure).rdp(orders)
+        for rung in range(LADDER_RUNGS):
+            bound = np.fmin(bound, self.trials.rdp(self.inner, 1.0 + (orders - 1.0) * 2.0**rung))
+        return np.asarray(bound)
+
+
 class Trials(TrialCounts, Protocol):
     """A distribution of the number of trials."""
 
@@ -155,18 +318,18 @@ class PoissonTrials:
 
 
 @shared(16)
-def _known(inner: Mechanism) -> dict[float, float]:
-    """Return the cache of one run's Renyi divergences by order, since nested searches evaluate the same orders again."""
+def _divergence_cache(inner: Mechanism) -> dict[float, float]:
+    """Return the cache of one run's Renyi divergences by order, because nested searches evaluate the same orders again."""
     return {}
 
 
 def _rdp(inner: Mechanism, orders: Array) -> Array:
     """Return the Renyi divergences of one run, from the cache if they are known."""
-    known = _known(inner)
-    missing_orders = np.array([order for order in orders.tolist() if order not in known])
+    cache = _divergence_cache(inner)
+    missing_orders = np.array([order for order in orders.tolist() if order not in cache])
     if len(missing_orders):
-        known.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
-    return np.array([known[order] for order in orders.tolist()])
+        cache.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
+    return np.array([cache[order] for order in orders.tolist()])
 
 
 @shared(64)
@@ -186,91 +349,6 @@ def _delta(inner: Mechanism, order: float) -> float:
     if finite_loss(inner) <= epsilon:
         return 0.0
     return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatAndSelect(Mechanism):
-    """A selection: `inner` runs a secret number of times, drawn from `trials`, and only the best output is released."""
-
-    inner: Mechanism
-    trials: Trials
-
-    def pure(self) -> float:
-        epsilon = finite_loss(self.inner)
-        return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
-
-    def approx_dp(self, delta: float) -> float:
-        """Return the smallest of three bounds: from the pure epsilon, the Renyi curve, and the privacy profile of a run."""
-        pure = self.pure()
-        if delta <= 0.0:
-            return pure
-        log_delta = math.log(delta)
-        best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
-        with suppress(NotRepresentable):
-            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), log_delta), SHORT)[1])
-        with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure).epsilon(log_delta))
-        if math.isinf(best):
-            raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
-        return best
-
-    def zcdp(self) -> float:
-        pure = self.pure()
-        if math.isinf(pure):
-            raise NotRepresentable("the selection among random trials has no rho: its Renyi curve is not 0 at order 1")
-        return Pure(pure).zcdp()
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        pure = self.pure()
-        if FURTHEST < pure < math.inf:
-            return Pure(pure).losses()
-        return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
-
-    def rdp(self, orders: Array) -> Array:
-        """Return the smallest of the bound from the pure epsilon and the theorem's bounds at LADDER_RUNGS orders from this one on.
-
-        D_a increases with a, so that a bound at a larger order holds at a smaller one.
-        """
-        pure = self.pure()
-        bound = np.full_like(orders, np.inf) if math.isinf(pure) else Pure(pure).rdp(orders)
-        for rung in range(LADDER_RUNGS):
-            bound = np.fmin(bound, self.trials.rdp(self.inner, 1.0 + (orders - 1.0) * 2.0**rung))
-        return np.asarray(bound)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialsTable:
-    """The distribution of the number of trials. Either its mean or gamma, its halting probability, is stated.
-
-    The truncated negative binomial distribution has the shape eta as well.
-    """
-
-    distribution: Annotated[
-        Literal["poisson", "geometric", "logarithmic", "truncated-negative-binomial"], Key("distribution of the number of trials")
-    ]
-    mean: Annotated[float | None, Key("expected number of trials", MEAN)] = None
-    gamma: Annotated[float | None, Key("halting probability, instead of mean; not for poisson", GAMMA)] = None
-    eta: Annotated[float | None, Key("shape of the truncated negative binomial: 1 is geometric, 0 logarithmic", ETA)] = None
-
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each inconsistency of the keys, as (key, expected, found)."""
-        stated = [name for name in ("mean", "gamma") if getattr(self, name) is not None]
-        if len(stated) != 1:
-            yield "trials", "either mean or gamma", " and ".join(stated) or "neither"
-        if self.distribution == "poisson" and self.gamma is not None:
-            yield "trials", "mean, for poisson", "gamma"
-        if self.distribution != "poisson" and self.mean is not None and self.mean <= 1.0:
-            yield "trials", "a mean > 1, since there is always one trial", repr(self.mean)
-        if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
-            expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
-            yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
-        elif self.distribution != "poisson" and self.mean is not None:
-            most = _largest_mean(self.eta)
-            if not self.mean <= most:
-                yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
-
-    def distributed(self) -> Trials:
-        return _DISTRIBUTIONS[self.distribution](self)
 
 
 def _largest_mean(eta: float | None) -> float:
@@ -294,76 +372,3 @@ _DISTRIBUTIONS: dict[str, Callable[[TrialsTable], Trials]] = {
     "logarithmic": lambda table: _negative_binomial(0.0, table),
     "truncated-negative-binomial": lambda table: _negative_binomial(table.eta, table),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatAndSelectSpec(Spec):
-    """Tuning: another entry of the file runs a random number of times, and only the best result is released. All trials are charged here.
-
-    The number of trials is drawn at random and stays secret, and nothing else about the other trials is released. Each trial may draw its
-    hyperparameters at random, but from a distribution that does not depend on the data. The order of results is fixed beforehand. Comparing
-    results must not use private data beyond what the trial's entry is charged for. A score on private data is therefore one more release of
-    each trial. With a Poisson number of trials there may be no trial at all, and then nothing is released.
-
-    Neighbours: the relations of the entry that runs.
-
-    Bounds: upper, from a run's pure epsilon if it has one, from its privacy profile and from its Renyi divergences. No lower bound is
-    claimed. At delta = 0 there is an answer if a run is pure.
-
-    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
-    evidence: ClassVar[int] = 2
-    selects: ClassVar[bool] = True
-    premises: ClassVar[Premises] = (
-        SECRET,
-        moves("A trial costs what its entry states."),
-        of_mechanism(
-            "The number of trials and the results of the other trials stay secret.",
-            "test_a_published_number_of_trials_costs_more",
-            "sweep",
-        ),
-        of_mechanism(
-            "The order of results is fixed beforehand, and the score by which they are compared is charged with the trial.",
-            "test_an_order_that_is_chosen_by_the_data_costs_more",
-            "sweep",
-        ),
-    )
-
-    mechanism: Annotated[str, Key("name of the entry that one trial runs, with its own steps and sampling")]
-    trials: Annotated[
-        TrialsTable, Key("{ distribution = poisson | geometric | logarithmic | truncated-negative-binomial, mean or gamma, eta }")
-    ]
-
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        yield from self.trials.problems()
-
-    @property
-    def whole_runs(self) -> bool:
-        return True
-
-    @property
-    def mean_trials(self) -> float:
-        return self.trials.distributed().mean
-
-    def part_path(self, position: int) -> tuple[str | int, ...]:
-        return ("mechanism",)
-
-    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        return Tuned(*lookup(self.mechanism), self.trials.distributed())
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned(Spec):
-    """A tuning entry, with the spec and the count of the entry that one trial runs."""
-
-    run: Spec
-    count: int
-    trials: Trials
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        from dpcli.mechanisms.combined.composed import Composed
-
-        mechanism = self.run.resolve(neighbours)
-        return RepeatAndSelect(mechanism if self.count == 1 else Composed(((mechanism, self.count),)), self.trials)

@@ -30,7 +30,7 @@ from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 
-_SHOWS = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
+NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
 SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
@@ -41,140 +41,6 @@ NEGLIGIBLE = 1e-6  # height of the noise's curve at the last point, as a share o
 LOG_LEAST = -180.0  # logarithm of the least height at the last point
 DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
 WHOLE_DATA = "whose distance is counted over all of the data"
-
-
-@dataclass(frozen=True, slots=True)
-class ShownLoss(TailsOnly):
-    """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
-
-    reason: ClassVar[str] = _SHOWS
-
-    of_p: float
-    of_q: float
-
-    def tails(self, at: Array) -> Tails:
-        """Return the tails: mass at +inf under P, mass at -inf under Q, and one atom between them."""
-        log_p_hidden, log_q_hidden = math.log1p(-self.of_p), math.log1p(-self.of_q)
-        with np.errstate(divide="ignore"):
-            log_p_shown, log_q_shown = np.log(self.of_p), np.log(self.of_q)
-        is_below_atom = at < log_p_hidden - log_q_hidden
-        return Tails(
-            np.where(is_below_atom, 0.0, log_p_shown),
-            np.where(is_below_atom, -np.inf, log_p_hidden),
-            np.where(is_below_atom, log_q_hidden, -np.inf),
-            np.where(is_below_atom, log_q_shown, 0.0),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Shown(Mechanism):
-    """A release that shows a unit's own keys with probability `delta`.
-
-    in_both: whether each of two neighbours may have keys of its own.
-    """
-
-    delta: float
-    in_both: bool
-
-    @property
-    def everything(self) -> bool:
-        """Return whether the keys are shown with probability 1, up to rounding, so that nothing is claimed."""
-        return self.delta > SURELY_SHOWN
-
-    def approx_dp(self, delta: float) -> float:
-        """Return 0 from the probability of showing on, and inf below it. Both are exact."""
-        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)
-        return 0.0 if covers_keys and not self.everything else math.inf
-
-    def delta_floor(self) -> float:
-        return self.delta
-
-    def zcdp(self) -> float:
-        raise NotRepresentable(_SHOWS)
-
-    def losses(self) -> tuple[ShownLoss, ...]:
-        if self.everything:
-            raise NotRepresentable("a key that only one unit holds is certainly shown")
-        if self.in_both:
-            return (ShownLoss(self.delta, self.delta),)
-        return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
-
-
-def shown_delta(log_hidden: float) -> float:
-    """Return the probability, rounded up, that some of a unit's own keys are shown, if all are hidden with probability e^log_hidden."""
-    return min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST_PROBABILITY), 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnOrMovedLoss(TailsOnly):
-    """The loss of a pair that dominates a histogram, whichever of a unit's keys it alone holds.
-
-    Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
-    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own_keys` of, and let p
-    be the probability that one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
-
-        (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
-
-    So delta(eps) is at most p + (1-p) times the delta of the noise on the other keys, whether P or Q or both have own keys. The largest of
-    these over k is convex in s, and so is the curve of a pair. Within a range of k, the least k is used for the noise and the largest for
-    the own keys.
-
-    noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.
-    own_keys: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
-    """
-
-    reason: ClassVar[str] = _SHOWS
-
-    noise: PrivacyLoss
-    keys: int
-    own_keys: int
-    log_hidden: float
-
-    def tails(self, at: Array) -> Tails:
-        return _own_or_moved_pair(self).tails(at)
-
-    def log_heights(self, x: Array) -> Array:
-        """Return upper bounds on log delta at increasing epsilons x >= 0."""
-        heights = []
-        fewest = 0
-        for most in self._range_ends():
-            moved_keys = self.keys - fewest
-            share = shown_delta(min(most, self.own_keys) * self.log_hidden) if most else 0.0
-            log_share = math.log(share) if share else -math.inf
-            log_noise = log_deltas(SumLoss(((self.noise, moved_keys),)), x) if moved_keys else np.full_like(x, -np.inf)
-            heights.append(np.logaddexp(log_noise + math.log1p(-share), log_share))
-            fewest = most + 1
-        return np.asarray(np.minimum(np.maximum.reduce(heights), 0.0))
-
-    def _range_ends(self) -> list[int]:
-        """Return the largest number of own keys of each range. The first range is no own keys, which is usually the worst case."""
-        even_parts = {math.ceil(Fraction(self.keys * part, RANGES - 1)) for part in range(1, RANGES)}
-        return [0, *sorted(even_parts)]
-
-
-@shared(16)
-def _own_or_moved_pair(loss: OwnOrMovedLoss) -> ChordPair:
-    """Return the pair, cached."""
-    epsilons = np.geomspace(1e-6, FURTHEST, REACHES)
-    log_noise = log_deltas(SumLoss(((loss.noise, loss.keys),)), epsilons)
-    log_shown = math.log(shown_delta(loss.own_keys * loss.log_hidden))
-    log_height_at_end = max(log_shown + math.log(NEGLIGIBLE), LOG_LEAST, float(log_noise[-1]))
-    end = int(np.argmax(log_noise <= log_height_at_end))
-    x = float(epsilons[end]) / POINTS * np.arange(POINTS + 1, dtype=float)
-    return symmetric_pair(float(x[1]), np.exp(loss.log_heights(x)))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnOrMoved(Mechanism):
-    """A histogram whose cost is the largest over which of a unit's keys it alone holds. Only its pair is known."""
-
-    loss: OwnOrMovedLoss
-
-    def delta_floor(self) -> float:
-        return shown_delta(self.loss.own_keys * self.loss.log_hidden)
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        return (self.loss,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +115,11 @@ class StabilityHistogramSpec(Spec):
         return noise_and_own_keys
 
     def _all_hidden(self, group: int) -> float:
-        """Return a lower bound on the log probability that no key is shown that only the units of a group hold."""
-        return self.max_groups * group * min(map(self._log_hidden, *_sharing(group)))
+        """Return a lower bound on the log probability that no key is shown that only the units of a group hold.
+
+        The units may share their keys in any way. The worst number of units to each key is used for all of them.
+        """
+        return self.max_groups * group * min(map(self._log_hidden, *_ranges_of_sharers(group)))
 
     def _log_hidden(self, least: int, most: int) -> float:
         """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
@@ -272,16 +141,6 @@ class StabilityHistogramSpec(Spec):
             noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one_unit)
             return noise.unclaimed(), keys
         return Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys
-
-
-def _sharing(group: int) -> tuple[list[int], list[int]]:
-    """Return (least, most) of ranges of numbers that together cover every number of units of a group that may share one key."""
-    least = list(range(1, min(group, ONE_BY_ONE) + 1))
-    most = list(least)
-    while most[-1] < group:
-        least.append(most[-1] + 1)
-        most.append(min(2 * most[-1], group))
-    return least, most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,3 +223,150 @@ class TestedRelease(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(((self.test.resolve(neighbours), 1), (self.release.resolve(neighbours).unclaimed(), self.count)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLoss(TailsOnly):
+    """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
+
+    reason: ClassVar[str] = NO_RENYI
+
+    of_p: float
+    of_q: float
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails: mass at +inf under P, mass at -inf under Q, and one atom between them."""
+        log_p_hidden, log_q_hidden = math.log1p(-self.of_p), math.log1p(-self.of_q)
+        with np.errstate(divide="ignore"):
+            log_p_shown, log_q_shown = np.log(self.of_p), np.log(self.of_q)
+        is_below_atom = at < log_p_hidden - log_q_hidden
+        return Tails(
+            np.where(is_below_atom, 0.0, log_p_shown),
+            np.where(is_below_atom, -np.inf, log_p_hidden),
+            np.where(is_below_atom, log_q_hidden, -np.inf),
+            np.where(is_below_atom, log_q_shown, 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Mechanism):
+    """A release that shows a unit's own keys with probability `delta`.
+
+    in_both: whether each of two neighbours may have keys of its own.
+    """
+
+    delta: float
+    in_both: bool
+
+    @property
+    def everything(self) -> bool:
+        """Return whether the keys are shown with probability 1, up to rounding, so that nothing is claimed."""
+        return self.delta > SURELY_SHOWN
+
+    def approx_dp(self, delta: float) -> float:
+        """Return 0 if `delta` is at least the probability of showing, and inf otherwise. Both are exact."""
+        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)
+        return 0.0 if covers_keys and not self.everything else math.inf
+
+    def delta_floor(self) -> float:
+        return self.delta
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RENYI)
+
+    def losses(self) -> tuple[ShownLoss, ...]:
+        if self.everything:
+            raise NotRepresentable("a key that only one unit holds is certainly shown")
+        if self.in_both:
+            return (ShownLoss(self.delta, self.delta),)
+        return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
+
+
+def shown_delta(log_hidden: float) -> float:
+    """Return the probability, rounded up, that some of a unit's own keys are shown, if all are hidden with probability e^log_hidden."""
+    return min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST_PROBABILITY), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOrMovedLoss(TailsOnly):
+    """The loss of a pair that dominates a histogram, whichever of a unit's keys it alone holds.
+
+    Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
+    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own_keys` of, and let p
+    be the probability that one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
+
+        (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
+
+    So delta(eps) is at most p + (1-p) times the delta of the noise on the other keys, whether P or Q or both have own keys. The largest of
+    these over k is convex in s, and so is the curve of a pair. Within a range of k, the least k is used for the noise and the largest for
+    the own keys.
+
+    noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.
+    own_keys: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
+    """
+
+    reason: ClassVar[str] = NO_RENYI
+
+    noise: PrivacyLoss
+    keys: int
+    own_keys: int
+    log_hidden: float
+
+    def tails(self, at: Array) -> Tails:
+        return _own_or_moved_pair(self).tails(at)
+
+    def log_heights(self, x: Array) -> Array:
+        """Return upper bounds on log delta at increasing epsilons x >= 0."""
+        heights = []
+        fewest = 0
+        for most in self._range_ends():
+            moved_keys = self.keys - fewest
+            share = shown_delta(min(most, self.own_keys) * self.log_hidden) if most else 0.0
+            log_share = math.log(share) if share else -math.inf
+            log_noise = log_deltas(SumLoss(((self.noise, moved_keys),)), x) if moved_keys else np.full_like(x, -np.inf)
+            heights.append(np.logaddexp(log_noise + math.log1p(-share), log_share))
+            fewest = most + 1
+        return np.asarray(np.minimum(np.maximum.reduce(heights), 0.0))
+
+    def _range_ends(self) -> list[int]:
+        """Return the largest number of own keys of each range. The first range is no own keys, which is usually the worst case."""
+        even_parts = {math.ceil(Fraction(self.keys * part, RANGES - 1)) for part in range(1, RANGES)}
+        return [0, *sorted(even_parts)]
+
+
+@shared(16)
+def _own_or_moved_pair(loss: OwnOrMovedLoss) -> ChordPair:
+    """Return the pair, cached."""
+    epsilons = np.geomspace(1e-6, FURTHEST, REACHES)
+    log_noise = log_deltas(SumLoss(((loss.noise, loss.keys),)), epsilons)
+    log_shown = math.log(shown_delta(loss.own_keys * loss.log_hidden))
+    log_height_at_end = max(log_shown + math.log(NEGLIGIBLE), LOG_LEAST, float(log_noise[-1]))
+    end = int(np.argmax(log_noise <= log_height_at_end))
+    x = float(epsilons[end]) / POINTS * np.arange(POINTS + 1, dtype=float)
+    return symmetric_pair(float(x[1]), np.exp(loss.log_heights(x)))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOrMoved(Mechanism):
+    """A histogram whose cost is the largest over which of a unit's keys it alone holds. Only its pair is known."""
+
+    loss: OwnOrMovedLoss
+
+    def delta_floor(self) -> float:
+        return shown_delta(self.loss.own_keys * self.loss.log_hidden)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        return (self.loss,)
+
+
+def _ranges_of_sharers(group: int) -> tuple[list[int], list[int]]:
+    """Return the least and the largest numbers of ranges that together cover every number of units of a group that may share one key.
+
+    The ranges have one number each up to ONE_BY_ONE, and then double in length.
+    """
+    least = list(range(1, min(group, ONE_BY_ONE) + 1))
+    most = list(least)
+    while most[-1] < group:
+        least.append(most[-1] + 1)
+        most.append(min(2 * most[-1], group))
+    return least, most

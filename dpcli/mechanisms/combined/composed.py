@@ -31,79 +31,6 @@ Parts = tuple[tuple[Mechanism, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SumLoss:
-    """The sum of independent losses, each with a count. Its CGF is the sum of their CGFs."""
-
-    parts: tuple[tuple[PrivacyLoss, int], ...]
-
-    def cgf(self, z: Array) -> Array:
-        total = 0.0 * z
-        for loss, count in self.parts:
-            total = total + count * loss.cgf(z)
-        return total
-
-    def tilted(self, t: float) -> Tilted:
-        """Raise NotRepresentable, because the contour accountant uses the parts one by one."""
-        raise NotRepresentable("a group is tilted part by part")
-
-    def tails(self, at: Array) -> Tails:
-        """Return the tails of a pair that dominates the composition.
-
-        They are for samples of a group. Without sampling, the grid accountant uses the parts one by one.
-        """
-        return outcomes_of(self).tails(at)
-
-
-@shared(16)
-def outcomes_of(loss: SumLoss) -> GridOutcomes:
-    """Return the finitely many outcomes of a pair that dominates the composition. They are cached."""
-    from dpcli.numerics.grid.whole import composition
-
-    return composition(loss.parts)
-
-
-def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
-    """Return the delta of one step of each part: its floor plus, for steps that need more, an equal share of the rest of `delta`.
-
-    by_step: whether all steps get equal shares of the rest. Otherwise all parts get equal shares in total.
-    Raises NotRepresentable if the floors alone exceed delta.
-    """
-    slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
-    if slack < -1e-12 * delta:
-        raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
-    needing_counts = [count for mechanism, count in parts if _needs_more(mechanism)]
-    if needing_counts and slack <= 0.0:
-        raise NotRepresentable("the stated deltas use all of delta, and other steps need a part of it")
-    shares = sum(needing_counts) if by_step else len(needing_counts)
-    deltas = []
-    for mechanism, count in parts:
-        extra = 0.0
-        if _needs_more(mechanism):
-            share = max(slack, 0.0) * (1 - 1e-13) / shares
-            extra = share if by_step else share / count
-        deltas.append(mechanism.delta_floor() + extra)
-    return deltas
-
-
-@shared(256)
-def _needs_more(mechanism: Mechanism) -> bool:
-    """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached for searches that ask often."""
-    return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
-
-
-def _at_floors(parts: Parts, delta: float) -> float:
-    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable if the floors exceed `delta`."""
-    split_delta(parts, delta)
-    return _sum_at_floors(parts)
-
-
-@shared(256)
-def _sum_at_floors(parts: Parts) -> float:
-    """Return the sum of the parts' epsilons at their floors of delta, cached."""
-    return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)
-
-
-@dataclass(frozen=True, slots=True)
 class Composed(Mechanism):
     """The adaptive composition of `parts`, each with its count.
 
@@ -117,13 +44,14 @@ class Composed(Mechanism):
     parts: Parts
 
     def approx_dp(self, delta: float) -> float:
+        """Return the smaller epsilon of two splits of delta; inf if delta does not cover the parts' floors."""
         best = math.inf
         if delta <= 0.0 or not any(_needs_more(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
             with suppress(NotRepresentable):
                 best = _at_floors(self.parts, delta)
             return best
         for by_step in (True, False):
-            with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
+            with suppress(NotRepresentable):
                 deltas = split_delta(self.parts, delta, by_step)
                 steps = zip(self.parts, deltas, strict=True)
                 best = min(best, total((count, mechanism.approx_dp(delta_of_step)) for (mechanism, count), delta_of_step in steps))
@@ -162,10 +90,51 @@ class Composed(Mechanism):
         return tuple(sums)
 
     def rdp(self, orders: Array) -> Array:
-        total = 0.0 * orders
+        result = 0.0 * orders
         for mechanism, count in self.parts:
-            total = total + count * mechanism.rdp(orders)
-        return total
+            result = result + count * mechanism.rdp(orders)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(Mechanism):
+    """Parallel composition of `branches`, one for each disjoint part of the data (McSherry 2009, Theorem 4).
+
+    It holds for add-remove, and for zero-out if a blank record adds nothing to any part. A replaced record may move from one part to
+    another and change two. Accountants compose each branch with the steps outside of the parts (`cases`). The methods here are for callers
+    that need this step alone, and return the largest value over the branches.
+    """
+
+    branches: tuple[Composed, ...]
+
+    def cases(self) -> tuple[Parts, ...]:
+        return tuple(dict.fromkeys(branch.parts for branch in self.branches))
+
+    def attained(self) -> bool:
+        """Return whether all branches are attained. For each part, some neighbours differ in a record of it as much as neighbours may."""
+        return all(branch.attained() for branch in self.branches)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """Raise NotRepresentable, because the worst branch depends on the other steps and on delta."""
+        raise NotRepresentable("disjoint parts have no single dominating pair")
+
+    def approx_dp(self, delta: float) -> float:
+        return max(branch.approx_dp(delta) for branch in self.branches)
+
+    def delta_floor(self) -> float:
+        return max(branch.delta_floor() for branch in self.branches)
+
+    def zcdp(self) -> float:
+        return max(branch.zcdp() for branch in self.branches)
+
+    def gdp(self) -> float:
+        return max(branch.gdp() for branch in self.branches)
+
+    def rdp(self, orders: Array) -> Array:
+        bound = self.branches[0].rdp(orders)
+        for branch in self.branches[1:]:
+            bound = bound.clip(min=branch.rdp(orders))
+        return bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,41 +199,74 @@ class BoundGroup(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class Parallel(Mechanism):
-    """Parallel composition of `branches`, one for each disjoint part of the data (McSherry 2009, Theorem 4).
+class SumLoss:
+    """The privacy loss of a composition: the sum of independent losses, each with a count."""
 
-    It holds for add-remove, and for zero-out if a blank record adds nothing to any part. A replaced record may move from one part to
-    another and change two. Accountants compose each branch with the steps outside of the parts (`cases`). The methods here are for callers
-    that need this step alone, and return the largest value over the branches.
+    parts: tuple[tuple[PrivacyLoss, int], ...]
+
+    def cgf(self, z: Array) -> Array:
+        """Return the sum of the parts' CGFs."""
+        result = 0.0 * z
+        for loss, count in self.parts:
+            result = result + count * loss.cgf(z)
+        return result
+
+    def tilted(self, t: float) -> Tilted:
+        """Raise NotRepresentable, because the contour accountant uses the parts one by one."""
+        raise NotRepresentable("a group is tilted part by part")
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails of a pair that dominates the composition.
+
+        They are needed if entries that run together are sampled. Without sampling, the grid accountant uses the parts one by one.
+        """
+        return outcomes_of(self).tails(at)
+
+
+@shared(16)
+def outcomes_of(loss: SumLoss) -> GridOutcomes:
+    """Return the finitely many outcomes of a pair that dominates the composition. They are cached."""
+    from dpcli.numerics.grid.whole import composition
+
+    return composition(loss.parts)
+
+
+def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
+    """Return the delta of one step of each part: its floor plus, for steps that need more, an equal share of the rest of `delta`.
+
+    by_step: whether all steps get equal shares of the rest. Otherwise all parts get equal shares in total.
+    Raises NotRepresentable if the floors alone exceed `delta`, or leave nothing for the steps that need more.
     """
+    slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
+    if slack < -1e-12 * delta:  # not by rounding alone
+        raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
+    needing_counts = [count for mechanism, count in parts if _needs_more(mechanism)]
+    if needing_counts and slack <= 0.0:
+        raise NotRepresentable("the stated deltas use all of delta, and other steps need a part of it")
+    shares = sum(needing_counts) if by_step else len(needing_counts)
+    deltas = []
+    for mechanism, count in parts:
+        extra = 0.0
+        if _needs_more(mechanism):
+            share = max(slack, 0.0) * (1 - 1e-13) / shares  # lowered by more than rounding, so that the shares do not exceed delta
+            extra = share if by_step else share / count
+        deltas.append(mechanism.delta_floor() + extra)
+    return deltas
 
-    branches: tuple[Composed, ...]
 
-    def cases(self) -> tuple[Parts, ...]:
-        return tuple(dict.fromkeys(branch.parts for branch in self.branches))
+@shared(256)
+def _needs_more(mechanism: Mechanism) -> bool:
+    """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached for searches that ask often."""
+    return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
-    def attained(self) -> bool:
-        """Return whether all branches are attained. For each part, some neighbours differ in a record of it as much as neighbours may."""
-        return all(branch.attained() for branch in self.branches)
 
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Raise NotRepresentable, because the worst branch depends on the other steps and on delta."""
-        raise NotRepresentable("disjoint parts have no single dominating pair")
+def _at_floors(parts: Parts, delta: float) -> float:
+    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable as `split_delta` does."""
+    split_delta(parts, delta)
+    return _sum_at_floors(parts)
 
-    def approx_dp(self, delta: float) -> float:
-        return max(branch.approx_dp(delta) for branch in self.branches)
 
-    def delta_floor(self) -> float:
-        return max(branch.delta_floor() for branch in self.branches)
-
-    def zcdp(self) -> float:
-        return max(branch.zcdp() for branch in self.branches)
-
-    def gdp(self) -> float:
-        return max(branch.gdp() for branch in self.branches)
-
-    def rdp(self, orders: Array) -> Array:
-        bound = self.branches[0].rdp(orders)
-        for branch in self.branches[1:]:
-            bound = bound.clip(min=branch.rdp(orders))
-        return bound
+@shared(256)
+def _sum_at_floors(parts: Parts) -> float:
+    """Return the sum of the parts' epsilons at their floors of delta, cached."""
+    return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)

@@ -42,6 +42,7 @@ class Group(Mechanism):
 
         Every such d gives an upper bound. The search looks for the largest one.
         """
+        # log_part is the logarithm of d. The largest candidate is delta / k, because the factor of the theorem is at least k.
         floor, k = self.inner.delta_floor(), self.size
         pure = multiple(k, self.inner.approx_dp(0.0)) if floor == 0.0 else math.inf
         if delta <= 0.0 or pure == 0.0:
@@ -66,7 +67,7 @@ class Group(Mechanism):
         return multiple(self.size**2, self.inner.zcdp())
 
     def rdp(self, orders: Array) -> Array:
-        doublings = math.ceil(math.log2(self.size))
+        doublings = math.ceil(math.log2(self.size))  # c
         bound = 3.0**doublings * self.inner.rdp(2.0**doublings * np.maximum(orders, 2.0))
         with suppress(NotRepresentable):
             bound = np.minimum(bound, self.zcdp() * orders)

@@ -1,4 +1,4 @@
-"""Mechanisms that are chosen at random with the choice revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`)."""
+"""Mechanisms that are chosen at random and revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,107 @@ if TYPE_CHECKING:
 
 
 HALVINGS = 40  # steps of a bisection
-WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks both mechanisms
+WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks two mechanisms for an epsilon
 LARGE_TERM = 30.0  # size of a logarithm from which on the weighted mean of powers of e is computed on logarithms
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled(Mechanism):
+    """The mechanism `rare` with probability e^log_rare, and `often` otherwise, with the choice revealed.
+
+    Hockey-stick divergences and moments e^{(a-1) D_a} are jointly convex, so the bounds also hold if the choice is hidden. The probability
+    of `rare` may be an upper bound if `rare` costs at least as much as `often`.
+    """
+
+    often: Mechanism
+    rare: Mechanism
+    log_rare: float
+
+    @property
+    def _log_often(self) -> float:
+        """The log probability of `often`. Above about 1/2 and below it, different forms keep its digits."""
+        return math.log(-math.expm1(self.log_rare)) if self.log_rare > -0.7 else math.log1p(-math.exp(self.log_rare))
+
+    def approx_dp(self, delta: float) -> float:
+        """Return the larger epsilon of the two mechanisms, at deltas whose weighted mean is `delta`.
+
+        Any such deltas give an upper bound. The best ones that a bisection finds are used. At delta = 0, both mechanisms get delta 0.
+        """
+        share = math.exp(self.log_rare)
+        if delta <= 0.0 or share == 0.0:
+            return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
+        spend(WORK)
+        log_delta = math.log(max(delta, 1e-320))
+        low, high = log_delta, min(0.0, log_delta - self.log_rare)  # logarithms of deltas of `rare`
+        best = math.inf
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
+            often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
+            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
+            best = min(best, max(often_epsilon, rare_epsilon))
+            if often_epsilon > rare_epsilon:
+                high = middle
+            else:
+                low = middle
+        return best
+
+    def delta_floor(self) -> float:
+        share = math.exp(self.log_rare)
+        return (1.0 - share) * self.often.delta_floor() + share * self.rare.delta_floor()
+
+    def zcdp(self) -> float:
+        return max(self.often.zcdp(), self.rare.zcdp())
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        weights = (self._log_often, self.log_rare)
+        often, rare = self.often.losses(), self.rare.losses()
+        directions = range(max(len(often), len(rare)))
+        return tuple(LabelledLoss(weights, (in_direction(often, k), in_direction(rare, k))) for k in directions)
+
+    def attained(self) -> bool:
+        """Return False, because the choice may be hidden, and the probabilities may be bounds."""
+        return False
+
+    def rdp(self, orders: Array) -> Array:
+        z = orders - 1.0
+        curves = np.array([z * mechanism.rdp(orders) for mechanism in (self.often, self.rare)])
+        return np.asarray(log_mean(np.array([[self._log_often], [self.log_rare]]), curves) / z * (1.0 + 1e-14))
+
+
+@dataclass(frozen=True, slots=True)
+class LeastOf(Mechanism):
+    """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
+
+    Accountants may use each of the mechanisms (`ways`). rho and the pair are those of the first one.
+    """
+
+    mechanisms: tuple[Mechanism, ...]
+
+    def ways(self) -> tuple[Mechanism, ...]:
+        return self.mechanisms
+
+    def approx_dp(self, delta: float) -> float:
+        """Return the smallest epsilon of those that are known. Raises NotRepresentable if none is."""
+        epsilons = []
+        for way in self.mechanisms:
+            with suppress(NotRepresentable):
+                epsilons.append(way.approx_dp(delta))
+        return min(epsilons) if epsilons else self.mechanisms[0].approx_dp(delta)
+
+    def delta_floor(self) -> float:
+        return min(way.delta_floor() for way in self.mechanisms)
+
+    def zcdp(self) -> float:
+        return self.mechanisms[0].zcdp()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """Return the losses of the first mechanism, for callers that need a single pair."""
+        return self.mechanisms[0].losses()
+
+    def rdp(self, orders: Array) -> Array:
+        """Return the smallest divergences. Raises NotRepresentable if those of one mechanism are not known."""
+        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.mechanisms]))
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:
@@ -31,7 +130,7 @@ def log_mean(log_weights: Array, terms: Array) -> Array:
 
 
 class TiltedLabelled:
-    """A mixture of tilted losses. It implements `Tilted`.
+    """The tilted loss of a `LabelledLoss`: a mixture of the parts' tilted losses. It implements `Tilted`.
 
     Args:
         log_weights: log probabilities of the parts under P, without the tilt.
@@ -91,99 +190,3 @@ class LabelledLoss:
         p_above, p_below, q_above, q_below = (list(logs) for logs in zip(*tails, strict=True))
         p_weights, q_weights = list(self.log_weights), list(self.log_others or self.log_weights)
         return Tails(mixed(p_weights, p_above), mixed(p_weights, p_below), mixed(q_weights, q_above), mixed(q_weights, q_below))
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled(Mechanism):
-    """The mechanism `rare` with probability e^log_rare, and `often` otherwise, with the choice revealed.
-
-    Hockey-stick divergences and moments e^{(a-1) D_a} are jointly convex, so the bounds also hold if the choice is hidden. The probability
-    of `rare` may be an upper bound if `rare` costs at least as much as `often`.
-    """
-
-    often: Mechanism
-    rare: Mechanism
-    log_rare: float
-
-    @property
-    def _log_often(self) -> float:
-        return math.log(-math.expm1(self.log_rare)) if self.log_rare > -0.7 else math.log1p(-math.exp(self.log_rare))
-
-    def approx_dp(self, delta: float) -> float:
-        """Return the larger epsilon of the two mechanisms, at deltas whose weighted mean is `delta`.
-
-        Any such deltas give an upper bound. The best ones found by bisection are used.
-        """
-        share = math.exp(self.log_rare)
-        if delta <= 0.0 or share == 0.0:
-            return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
-        spend(WORK)
-        log_delta = math.log(max(delta, 1e-320))
-        low, high = log_delta, min(0.0, log_delta - self.log_rare)  # logarithms of deltas of `rare`
-        best = math.inf
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
-            often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
-            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
-            best = min(best, max(often_epsilon, rare_epsilon))
-            if often_epsilon > rare_epsilon:
-                high = middle
-            else:
-                low = middle
-        return best
-
-    def delta_floor(self) -> float:
-        share = math.exp(self.log_rare)
-        return (1.0 - share) * self.often.delta_floor() + share * self.rare.delta_floor()
-
-    def zcdp(self) -> float:
-        return max(self.often.zcdp(), self.rare.zcdp())
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        weights = (self._log_often, self.log_rare)
-        often, rare = self.often.losses(), self.rare.losses()
-        directions = range(max(len(often), len(rare)))
-        return tuple(LabelledLoss(weights, (in_direction(often, k), in_direction(rare, k))) for k in directions)
-
-    def attained(self) -> bool:
-        """Return False, because the choice may be hidden, and the probabilities may be bounds."""
-        return False
-
-    def rdp(self, orders: Array) -> Array:
-        z = orders - 1.0
-        curves = np.array([z * mechanism.rdp(orders) for mechanism in (self.often, self.rare)])
-        return np.asarray(log_mean(np.array([[self._log_often], [self.log_rare]]), curves) / z * (1.0 + 1e-14))
-
-
-@dataclass(frozen=True, slots=True)
-class LeastOf(Mechanism):
-    """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
-
-    Accountants may use each of the mechanisms (`ways`).
-    """
-
-    mechanisms: tuple[Mechanism, ...]
-
-    def ways(self) -> tuple[Mechanism, ...]:
-        return self.mechanisms
-
-    def approx_dp(self, delta: float) -> float:
-        epsilons = []
-        for way in self.mechanisms:
-            with suppress(NotRepresentable):
-                epsilons.append(way.approx_dp(delta))
-        return min(epsilons) if epsilons else self.mechanisms[0].approx_dp(delta)
-
-    def delta_floor(self) -> float:
-        return min(way.delta_floor() for way in self.mechanisms)
-
-    def zcdp(self) -> float:
-        return self.mechanisms[0].zcdp()
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Return the losses of the first mechanism, for callers that need a single pair."""
-        return self.mechanisms[0].losses()
-
-    def rdp(self, orders: Array) -> Array:
-        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.mechanisms]))

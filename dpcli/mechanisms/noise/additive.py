@@ -65,7 +65,7 @@ def noise_problems(
 
 
 def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: float | None, neighbours: Neighbours) -> float:
-    """Return the sensitivity over the noise under the neighbouring relation.
+    """Return the sensitivity over the noise under the neighbouring relation, rounded up, and at least SMALLEST_RATIO.
 
     A noise multiplier is relative to C, the bound on one record's contribution. k records move the sum by k C, or by 2 k C if each is
     replaced. A stated sensitivity is that of the query under the file's adjacency and unit, so only a group increases it.

@@ -26,6 +26,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
 
+# The column of a Toeplitz encoder of 10^7 numbers takes 80 MB.
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
 MOST_STEPS = 1_024  # largest number of steps of an encoder whose matrix is computed
@@ -198,25 +199,6 @@ class BufferedToeplitzSpec(CorrelatedSpec):
         return column
 
 
-@shared(16)
-def _norm(spec: CorrelatedSpec) -> float:
-    """Return `encoded_norm`, cached, because a search for the noise asks for it many times."""
-    return spec.encoded_norm()
-
-
-def _powers(base: float, count: int) -> Array:
-    """Return base^k for k = 0, ..., count - 1, up to the first one that underflows, with a relative error of about 1e-13."""
-    if base in (0.0, 1.0):
-        return np.ones(count if base else min(count, 1))
-    slope = math.log(base)
-    return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))
-
-
-def square_root(count: int) -> Array:
-    """Return f_k = binom(2k, k) / 4^k for k = 0, ..., count - 1, by f_k = f_{k-1} (1 - 1/(2k))."""
-    return np.asarray(np.cumprod(np.concatenate(([1.0], 1.0 - 0.5 / np.arange(1.0, count)))))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandedSpec(CorrelatedSpec):
     """DP-FTRL with a banded matrix that is optimised for prefix sums (BandMF). C x + noise is released. C is lower triangular, with C[i, j]
@@ -254,3 +236,25 @@ class BandedSpec(CorrelatedSpec):
         length.
         """
         return math.sqrt(min(self.max_participations, math.ceil(self.iterations / self.min_separation))) * (1.0 + 1e-12)
+
+
+@shared(16)
+def _norm(spec: CorrelatedSpec) -> float:
+    """Return `encoded_norm`, cached, because a search for the noise asks for it many times."""
+    return spec.encoded_norm()
+
+
+def _powers(base: float, count: int) -> Array:
+    """Return base^k for k = 0, ..., count - 1, up to the first one that underflows, with a relative error of about 1e-13.
+
+    base: from 0 to 1.
+    """
+    if base in (0.0, 1.0):
+        return np.ones(count if base else min(count, 1))
+    slope = math.log(base)  # below e^-745, a float is 0
+    return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))
+
+
+def square_root(count: int) -> Array:
+    """Return f_k = binom(2k, k) / 4^k for k = 0, ..., count - 1, by f_k = f_{k-1} (1 - 1/(2k))."""
+    return np.asarray(np.cumprod(np.concatenate(([1.0], 1.0 - 0.5 / np.arange(1.0, count)))))

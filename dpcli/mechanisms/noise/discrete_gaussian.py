@@ -1,4 +1,7 @@
-"""Discrete Gaussian noise on one integer, or on every entry of a vector of integers."""
+"""Discrete Gaussian noise on one integer, or on every entry of a vector of integers.
+
+`DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector.
+"""
 
 from __future__ import annotations
 
@@ -43,298 +46,10 @@ MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
 NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
 TOO_MANY_OUTCOMES = "a discrete Gaussian of sigma above 2000 has too many outcomes"
+# Limits beyond which a vector is priced by rho alone, because the computation would take too long.
 MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
-LARGEST = 300.0  # largest norm for which shifts are enumerated
-
-
-@dataclass(frozen=True, slots=True)
-class DiscreteGaussianLoss:
-    """The privacy loss of discrete Gaussian noise on an integer that moves by s.
-
-    K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), where theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0).
-    """
-
-    decays: ClassVar[bool] = False
-    mirrored: ClassVar[bool] = True
-
-    sigma: float
-    sensitivity: int
-
-    def cgf(self, z: Array) -> Array:
-        """Return the CGF, exact up to rounding. Its second term is at most 0, and is dropped if it is smaller than e^-170."""
-        ratio = self.sensitivity / self.sigma
-        bound = 0.5 * ratio * ratio * z * (z + 1.0)
-        if self.sigma >= SMOOTH_SIGMA:
-            return bound
-        shift = z * self.sensitivity
-        shift = shift - np.round(shift)
-        reach = _reach(self.sigma)
-        y = np.arange(-reach, reach + 1)
-        scale = 2.0 * self.sigma * self.sigma
-        log_theta = np.logaddexp.reduce(-((y[None, :] - shift[:, None]) ** 2) / scale, axis=1)
-        log_top = float(np.logaddexp.reduce(-(y**2) / scale))
-        return np.asarray(np.maximum(bound + np.minimum(log_theta - log_top, 0.0) + 1e-15 * (1.0 + bound), 0.0))
-
-    def tilted(self, t: float) -> TiltedAtoms:
-        """Return the tilted loss over the outcomes within forty sigma of its centre. The other outcomes have mass below e^-800."""
-        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
-        if self.sigma > MAX_SUM:
-            raise NotRepresentable(TOO_MANY_OUTCOMES)
-        x = np.arange(-reach, reach + 1, dtype=float) + s + round(t * s)
-        spend(3.0 * len(x))
-        loss = (2.0 * x * s - s * s) / scale
-        return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
-
-    def tails(self, at: Array) -> Tails:
-        """Return the tails over the outcomes within forty sigma of either centre.
-
-        The other outcomes have mass below e^-800, and count as infinite loss.
-        """
-        losses, log_p, log_q = self._lattice()
-        return atom_tails(at, losses, log_p, log_q)
-
-    def outcomes(self) -> Outcomes:
-        """Return the outcomes within forty sigma of either centre. The other outcomes have mass below e^-800."""
-        from dpcli.numerics.contour.outcomes import Outcomes
-
-        losses, _, log_q = self._lattice()
-        return Outcomes(log_q, losses)
-
-    def _lattice(self) -> tuple[Array, Array, Array]:
-        """Return losses, log P and log Q of the outcomes within forty sigma of either centre.
-
-        Raises NotRepresentable if there are too many.
-        """
-        if _has_many_outcomes(self.sigma, self.sensitivity):
-            raise NotRepresentable(TOO_MANY_OUTCOMES)
-        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
-        spend(0.3 * (2 * reach + s))
-        x = np.arange(-reach, s + reach + 1, dtype=float)
-        log_total = float(np.logaddexp.reduce(-((x - round(0.5 * s)) ** 2) / scale))
-        return (2.0 * x * s - s * s) / scale, -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
-
-
-def _reach(sigma: float) -> int:
-    """Return the distance from a centre within which outcomes are summed. The mass beyond it is below e^-800."""
-    return math.ceil(SIGMAS * sigma) + 2
-
-
-def _has_many_outcomes(sigma: float, sensitivity: int) -> bool:
-    """Return whether the outcomes within forty sigma of either centre are too many to sum over."""
-    return sigma > MAX_SUM or sensitivity > MAX_MOVE * max(sigma, 1.0)
-
-
-@lru_cache(maxsize=64)
-def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
-    """Return masses under P, rounded up, and losses in increasing order, for the outcomes within forty sigma of the centre of P."""
-    scale, reach = 2.0 * sigma * sigma, _reach(sigma)
-    x = np.arange(sensitivity - reach, sensitivity + reach + 1, dtype=float)
-    mass = np.exp(-((x - sensitivity) ** 2) / scale)
-    return mass / mass.sum() * (1.0 + 1e-13), (2.0 * x * sensitivity - sensitivity * sensitivity) / scale
-
-
-@dataclass(frozen=True, slots=True)
-class DiscreteGaussian(Mechanism):
-    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on the integers; s = integer sensitivity.
-
-    rho = s^2/(2 sigma^2), as for the continuous Gaussian: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4.
-    An integer that moves by s attains the pair.
-    """
-
-    sigma: float
-    sensitivity: int
-
-    def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the exact sum of P - e^eps Q over losses above eps.
-
-        Above sigma = MAX_SUM, or if the sensitivity exceeds a hundred sigma, it is the upper bound by conversion from zCDP.
-        """
-        if delta <= 0.0:
-            return math.inf
-        bound = zcdp_epsilon(self.zcdp(), delta)
-        if _has_many_outcomes(self.sigma, self.sensitivity):
-            return bound
-        excess = self._excess(delta)
-        return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
-
-    def _excess(self, delta: float) -> Callable[[float], float]:
-        """Return the function eps -> delta(eps) / delta - 1, rounded up."""
-        mass, loss = _outcomes(self.sigma, self.sensitivity)
-
-        def excess(epsilon: float) -> float:
-            start = int(np.searchsorted(loss, epsilon, side="right"))  # the first outcome whose loss exceeds epsilon
-            spend(0.2 * (len(loss) - start))
-            return float((mass[start:] * -np.expm1(epsilon - loss[start:])).sum()) / delta - 1.0
-
-        return excess
-
-    def zcdp(self) -> float:
-        return squared(quotient(self.sensitivity, self.sigma), 2)
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[DiscreteGaussianLoss]:
-        return (DiscreteGaussianLoss(self.sigma, self.sensitivity),)
-
-
-Shift = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Norms:
-    """Bounds on the difference v of two integer vectors.
-
-    squared: bound on |v|^2.
-    most: bound on the absolute value of one coordinate.
-    total: bound on the sum of absolute values.
-    dimension: bound on the number of coordinates that differ.
-    """
-
-    squared: int
-    most: int
-    total: int
-    dimension: int
-
-    @classmethod
-    def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
-        """Return the norms of the sum of `group` differences that are each within the stated norms.
-
-        The L2 norm bounds the other norms. Its square is a whole number, obtained by rounding down after NORM_TOLERANCE is added. It is
-        at least the sum of the absolute values, as these are whole numbers.
-        """
-        squared = math.floor(l2 * l2 + NORM_TOLERANCE)
-        most = min(linf or squared, math.isqrt(squared)) * group
-        total = min(l1 or squared, squared) * group
-        return cls(squared * group**2, most, total, min(dimension or total, total))
-
-
-@dataclass(frozen=True, slots=True)
-class DiscreteGaussianVector(Mechanism):
-    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on every entry of a vector that moves by one of `shifts`, or less.
-
-    For a shift v, the loss of output y under P is (|v|^2 + 2 v . (y - x - v)) / (2 sigma^2). It is a whole number over 2 sigma^2, whose
-    distribution is that of v . X (closed/integer_vectors.py). A further coordinate, or a larger one, costs at least as much. The reason is
-    that noise on the integers is log-concave: the best tests are thresholds, whose power grows with the shift, and domination is preserved
-    by products. The shifts that no other one exceeds therefore stand for all. If there are several, the pair is the largest of their pairs
-    (grid/hockey_stick.py). A shift and its negative have reversed pairs, which are equal by the symmetry of the noise.
-
-    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. If there is one shift, it attains the pair.
-    """
-
-    sigma: float
-    shifts: tuple[Shift, ...]
-
-    def approx_dp(self, delta: float) -> float:
-        return zcdp_epsilon(self.zcdp(), delta) if delta > 0.0 else math.inf
-
-    def zcdp(self) -> float:
-        return _rho(max(map(_squared, self.shifts)), self.sigma)
-
-    def attained(self) -> bool:
-        return len(self.shifts) == 1
-
-    def witness(self, order: float) -> Mechanism:
-        orders = np.array([order])
-        worst_shift = max(self.shifts, key=lambda shift: float(_renyi(self.sigma, shift, orders)[0]))
-        return DiscreteGaussianVector(self.sigma, (worst_shift,))
-
-    def losses(self) -> tuple[PrivacyLoss]:
-        return (_loss(self.sigma, self.shifts),)
-
-    def rdp(self, orders: Array) -> Array:
-        """Return the largest divergence over the shifts. The divergence of a shift is the sum over its coordinates."""
-        return np.asarray(np.max([_renyi(self.sigma, shift, orders) for shift in self.shifts], axis=0))
-
-
-def _squared(shift: Shift) -> int:
-    return sum(x * x for x in shift)
-
-
-def _renyi(sigma: float, shift: Shift, orders: Array) -> Array:
-    """Return the Renyi divergences of a shift: the sums over its coordinates."""
-    z = orders - 1.0
-    total = 0.0 * z
-    for x in sorted(set(shift)):
-        total = total + shift.count(x) * DiscreteGaussianLoss(sigma, x).cgf(z)
-    return np.asarray(total / z)
-
-
-@lru_cache(maxsize=16)
-def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
-    """Return the loss of the pair of one shift, or of the largest of the pairs of several shifts."""
-    from dpcli.mechanisms.stated.atoms import AtomicLoss
-    from dpcli.numerics.grid.hockey_stick import largest_pair
-
-    pairs = [_pair(sigma, shift) for shift in shifts]
-    unit = 0.5 / sigma**2
-    if len(pairs) == 1:
-        ((losses, log_p),) = pairs
-        reached = log_p > -np.inf
-        losses, log_p = losses[reached] * unit, log_p[reached]
-        log_q = log_p - losses
-    else:
-        log_q, losses = largest_pair(unit, pairs)
-    return AtomicLoss(tuple(log_q.tolist()), tuple(losses.tolist()))
-
-
-def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
-    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P."""
-    divisor = math.gcd(*shift)
-    direction = tuple(x // divisor for x in shift)
-    norm = _squared(direction)
-    reach = reach_of(sigma, norm)
-    log_mass = log_masses(sigma, direction, reach + divisor * norm)
-    m = np.arange(-reach - divisor * norm, reach + 1.0)
-    return divisor * (divisor * norm + 2 * m), log_mass[: len(m)]
-
-
-def vector_of(sigma: float, norms: Norms) -> Mechanism:
-    """Return the mechanism that dominates every shift within the norms. If there are too many shifts or outcomes, it is given by rho alone.
-
-    Shifts v with the same distribution of v . X (closed/integer_vectors.py) count once. If only one distribution is left, and it is a
-    discrete Gaussian, the mechanism is that of one integer: with v = g u and g the common divisor, v . X / g is a discrete Gaussian of
-    parameter sigma |u|, which moves by g |u|^2.
-    """
-    rho_only = Zcdp(_rho(norms.squared, sigma))
-    try:
-        shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
-    except TooManyShifts:
-        return rho_only
-    different = {_distribution(sigma, shift): shift for shift in shifts}
-    if len(different) == 1 and _norm_of(shifts[0])[1] * sigma * sigma <= MAX_SUM**2:
-        divisor, norm = _norm_of(shifts[0])
-        if is_discrete_gaussian(sigma, norm, len(shifts[0])):
-            return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
-    if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
-        return rho_only
-    return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
-
-
-def _rho(squares: int, sigma: float) -> float:
-    """Return squares / (2 sigma^2), rounded upwards, so that it is positive however large sigma is."""
-    return upward(Fraction(squares, 2) / stated(sigma) ** 2)
-
-
-def _norm_of(shift: Shift) -> tuple[int, int]:
-    """Return (g, |u|^2) for a shift v = g u, where g is the greatest common divisor of its coordinates."""
-    divisor = math.gcd(*shift)
-    return divisor, _squared(shift) // divisor**2
-
-
-def _distribution(sigma: float, shift: Shift) -> Shift:
-    """Return a key that is equal for shifts with the same distribution."""
-    divisor, norm = _norm_of(shift)
-    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
-
-
-def _cells(sigma: float, shift: Shift) -> float:
-    """Return the number of lattice cells that the pair of a shift needs."""
-    divisor, norm = _norm_of(shift)
-    direction = tuple(x // divisor for x in shift)
-    reach = reach_of(sigma, norm) + divisor * norm
-    return lattice_cells(sigma, direction, reach) + 30.0 * reach
+LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,8 +145,300 @@ class DiscreteGaussianSpec(Spec):
         group = neighbours.group
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return DiscreteGaussian(self.sigma, self.sensitivity * group)
-        if self.moved * group > LARGEST or self.moved**2 + NORM_TOLERANCE < 1.0:
+        no_shift_fits = self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
+        if self.moved * group > LARGEST_NORM or no_shift_fits:
             return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         mechanism = vector_of(self.sigma, norms)
-        return mechanism if group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12) else mechanism.unclaimed()
+        # Neither a norm that NORM_TOLERANCE raised nor the norms of a group need be attained.
+        is_exact = group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12)
+        return mechanism if is_exact else mechanism.unclaimed()
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(Mechanism):
+    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on the integers; s = integer sensitivity.
+
+    rho = s^2/(2 sigma^2), as for the continuous Gaussian: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4.
+    An integer that moves by s attains the pair.
+    """
+
+    sigma: float
+    sensitivity: int
+
+    def approx_dp(self, delta: float) -> float:
+        """Return epsilon from the exact sum of P - e^eps Q over losses above eps.
+
+        Above sigma = MAX_SUM, or if the sensitivity exceeds a hundred sigma, it is the upper bound by conversion from zCDP.
+        """
+        if delta <= 0.0:
+            return math.inf
+        bound = zcdp_epsilon(self.zcdp(), delta)
+        if _has_many_outcomes(self.sigma, self.sensitivity):
+            return bound
+        excess = self._excess(delta)
+        return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
+
+    def _excess(self, delta: float) -> Callable[[float], float]:
+        """Return the function eps -> delta(eps) / delta - 1, rounded up."""
+        mass, loss = _outcomes(self.sigma, self.sensitivity)
+
+        def excess(epsilon: float) -> float:
+            start = int(np.searchsorted(loss, epsilon, side="right"))  # the first outcome whose loss exceeds epsilon
+            spend(0.2 * (len(loss) - start))
+            return float((mass[start:] * -np.expm1(epsilon - loss[start:])).sum()) / delta - 1.0
+
+        return excess
+
+    def zcdp(self) -> float:
+        return squared(quotient(self.sensitivity, self.sigma), 2)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[DiscreteGaussianLoss]:
+        return (DiscreteGaussianLoss(self.sigma, self.sensitivity),)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussianVector(Mechanism):
+    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on every entry of a vector that moves by one of `shifts`, or less.
+
+    For a shift v, the loss of output y under P is (|v|^2 + 2 v . (y - x - v)) / (2 sigma^2). It is a whole number over 2 sigma^2, whose
+    distribution is that of v . X (closed/integer_vectors.py). A further coordinate, or a larger one, costs at least as much. The reason is
+    that noise on the integers is log-concave: the best tests are thresholds, whose power grows with the shift, and domination is preserved
+    by products. The shifts that no other one exceeds therefore stand for all. If there are several, the pair is the largest of their pairs
+    (grid/hockey_stick.py). A shift and its negative have reversed pairs, which are equal by the symmetry of the noise.
+
+    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. If there is one shift, it attains the pair.
+    """
+
+    sigma: float
+    shifts: tuple[Shift, ...]
+
+    def approx_dp(self, delta: float) -> float:
+        return zcdp_epsilon(self.zcdp(), delta) if delta > 0.0 else math.inf
+
+    def zcdp(self) -> float:
+        return _rho(max(map(_squared, self.shifts)), self.sigma)
+
+    def attained(self) -> bool:
+        return len(self.shifts) == 1
+
+    def witness(self, order: float) -> Mechanism:
+        orders = np.array([order])
+        worst_shift = max(self.shifts, key=lambda shift: float(_renyi(self.sigma, shift, orders)[0]))
+        return DiscreteGaussianVector(self.sigma, (worst_shift,))
+
+    def losses(self) -> tuple[PrivacyLoss]:
+        return (_loss(self.sigma, self.shifts),)
+
+    def rdp(self, orders: Array) -> Array:
+        """Return the largest divergence over the shifts. The divergence of a shift is the sum over its coordinates."""
+        return np.asarray(np.max([_renyi(self.sigma, shift, orders) for shift in self.shifts], axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussianLoss:
+    """The privacy loss of discrete Gaussian noise on an integer that moves by s.
+
+    K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), where theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0).
+    """
+
+    decays: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True
+
+    sigma: float
+    sensitivity: int
+
+    def cgf(self, z: Array) -> Array:
+        """Return the CGF, exact up to rounding. Its second term is at most 0, and is dropped if it is smaller than e^-170."""
+        ratio = self.sensitivity / self.sigma
+        bound = 0.5 * ratio * ratio * z * (z + 1.0)
+        if self.sigma >= SMOOTH_SIGMA:
+            return bound
+        shift = z * self.sensitivity
+        shift = shift - np.round(shift)
+        reach = _reach(self.sigma)
+        y = np.arange(-reach, reach + 1)
+        scale = 2.0 * self.sigma * self.sigma
+        log_theta = np.logaddexp.reduce(-((y[None, :] - shift[:, None]) ** 2) / scale, axis=1)
+        log_top = float(np.logaddexp.reduce(-(y**2) / scale))
+        return np.asarray(np.maximum(bound + np.minimum(log_theta - log_top, 0.0) + 1e-15 * (1.0 + bound), 0.0))
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        """Return the tilted loss over the outcomes within forty sigma of its centre. The other outcomes have mass below e^-800."""
+        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
+        if self.sigma > MAX_SUM:
+            raise NotRepresentable(TOO_MANY_OUTCOMES)
+        x = np.arange(-reach, reach + 1, dtype=float) + s + round(t * s)
+        spend(3.0 * len(x))
+        loss = (2.0 * x * s - s * s) / scale
+        return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails over the outcomes within forty sigma of either centre.
+
+        The other outcomes have mass below e^-800, and count as infinite loss.
+        """
+        losses, log_p, log_q = self._lattice()
+        return atom_tails(at, losses, log_p, log_q)
+
+    def outcomes(self) -> Outcomes:
+        """Return the outcomes within forty sigma of either centre. The other outcomes have mass below e^-800."""
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        losses, _, log_q = self._lattice()
+        return Outcomes(log_q, losses)
+
+    def _lattice(self) -> tuple[Array, Array, Array]:
+        """Return losses, log P and log Q of the outcomes within forty sigma of either centre.
+
+        Raises NotRepresentable if there are too many.
+        """
+        if _has_many_outcomes(self.sigma, self.sensitivity):
+            raise NotRepresentable(TOO_MANY_OUTCOMES)
+        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
+        spend(0.3 * (2 * reach + s))
+        x = np.arange(-reach, s + reach + 1, dtype=float)
+        log_total = float(np.logaddexp.reduce(-((x - round(0.5 * s)) ** 2) / scale))
+        return (2.0 * x * s - s * s) / scale, -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
+
+
+def _reach(sigma: float) -> int:
+    """Return the distance from a centre within which outcomes are summed. The mass beyond it is below e^-800."""
+    return math.ceil(SIGMAS * sigma) + 2
+
+
+def _has_many_outcomes(sigma: float, sensitivity: int) -> bool:
+    """Return whether the outcomes within forty sigma of either centre are too many to sum over."""
+    return sigma > MAX_SUM or sensitivity > MAX_MOVE * max(sigma, 1.0)
+
+
+@lru_cache(maxsize=64)
+def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
+    """Return masses under P, rounded up, and losses in increasing order, for the outcomes within forty sigma of the centre of P."""
+    scale, reach = 2.0 * sigma * sigma, _reach(sigma)
+    x = np.arange(sensitivity - reach, sensitivity + reach + 1, dtype=float)
+    mass = np.exp(-((x - sensitivity) ** 2) / scale)
+    return mass / mass.sum() * (1.0 + 1e-13), (2.0 * x * sensitivity - sensitivity * sensitivity) / scale
+
+
+Shift = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """Bounds on the difference v of two integer vectors.
+
+    squared: bound on |v|^2.
+    most: bound on the absolute value of one coordinate.
+    total: bound on the sum of absolute values.
+    dimension: bound on the number of coordinates that differ.
+    """
+
+    squared: int
+    most: int
+    total: int
+    dimension: int
+
+    @classmethod
+    def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
+        """Return the norms of the sum of `group` differences that are each within the stated norms; None for a norm that is not stated.
+
+        The square of the L2 norm is a whole number, obtained by rounding down after NORM_TOLERANCE is added. It also bounds the sum of the
+        absolute values, because these are whole numbers, and therefore the number of coordinates that differ.
+        """
+        squared = math.floor(l2 * l2 + NORM_TOLERANCE)
+        most = min(linf or squared, math.isqrt(squared)) * group
+        total = min(l1 or squared, squared) * group
+        return cls(squared * group**2, most, total, min(dimension or total, total))
+
+
+def _squared(shift: Shift) -> int:
+    return sum(x * x for x in shift)
+
+
+def _renyi(sigma: float, shift: Shift, orders: Array) -> Array:
+    """Return the Renyi divergences of a shift: the sums over its coordinates."""
+    z = orders - 1.0
+    total = 0.0 * z
+    for x in sorted(set(shift)):
+        total = total + shift.count(x) * DiscreteGaussianLoss(sigma, x).cgf(z)
+    return np.asarray(total / z)
+
+
+@lru_cache(maxsize=16)
+def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
+    """Return the loss of the pair of one shift, or of the largest of the pairs of several shifts."""
+    from dpcli.mechanisms.stated.atoms import AtomicLoss
+    from dpcli.numerics.grid.hockey_stick import largest_pair
+
+    pairs = [_pair(sigma, shift) for shift in shifts]
+    unit = 0.5 / sigma**2
+    if len(pairs) == 1:
+        ((losses, log_p),) = pairs
+        reached = log_p > -np.inf
+        losses, log_p = losses[reached] * unit, log_p[reached]
+        log_q = log_p - losses
+    else:
+        log_q, losses = largest_pair(unit, pairs)
+    return AtomicLoss(tuple(log_q.tolist()), tuple(losses.tolist()))
+
+
+def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
+    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P."""
+    divisor = math.gcd(*shift)
+    direction = tuple(x // divisor for x in shift)
+    norm = _squared(direction)
+    reach = reach_of(sigma, norm)
+    log_mass = log_masses(sigma, direction, reach + divisor * norm)
+    m = np.arange(-reach - divisor * norm, reach + 1.0)
+    return divisor * (divisor * norm + 2 * m), log_mass[: len(m)]
+
+
+def vector_of(sigma: float, norms: Norms) -> Mechanism:
+    """Return the mechanism that dominates every shift within the norms. If there are too many shifts or outcomes, it is given by rho alone.
+
+    Shifts v with the same distribution of v . X (closed/integer_vectors.py) count once. If only one distribution is left, and it is a
+    discrete Gaussian, the mechanism is that of one integer: with v = g u and g the common divisor, v . X / g is a discrete Gaussian of
+    parameter sigma |u|, which moves by g |u|^2.
+    """
+    rho_only = Zcdp(_rho(norms.squared, sigma))
+    try:
+        shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
+    except TooManyShifts:
+        return rho_only
+    different = {_distribution(sigma, shift): shift for shift in shifts}
+    if len(different) == 1 and _norm_of(shifts[0])[1] * sigma * sigma <= MAX_SUM**2:
+        divisor, norm = _norm_of(shifts[0])
+        if is_discrete_gaussian(sigma, norm, len(shifts[0])):
+            return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
+    if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
+        return rho_only
+    return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
+
+
+def _rho(squares: int, sigma: float) -> float:
+    """Return squares / (2 sigma^2), rounded upwards, so that it is positive however large sigma is."""
+    return upward(Fraction(squares, 2) / stated(sigma) ** 2)
+
+
+def _norm_of(shift: Shift) -> tuple[int, int]:
+    """Return (g, |u|^2) for a shift v = g u, where g is the greatest common divisor of its coordinates."""
+    divisor = math.gcd(*shift)
+    return divisor, _squared(shift) // divisor**2
+
+
+def _distribution(sigma: float, shift: Shift) -> Shift:
+    """Return a key that is equal for shifts v with the same distribution of v . X."""
+    divisor, norm = _norm_of(shift)
+    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
+
+
+def _cells(sigma: float, shift: Shift) -> float:
+    """Return the number of lattice cells that the pair of a shift needs."""
+    divisor, norm = _norm_of(shift)
+    direction = tuple(x // divisor for x in shift)
+    reach = reach_of(sigma, norm) + divisor * norm
+    return lattice_cells(sigma, direction, reach) + 30.0 * reach

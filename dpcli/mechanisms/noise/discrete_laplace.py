@@ -21,6 +21,42 @@ from dpcli.numerics.roots import bracket_root
 MAX_ATOMS = 4096  # largest sensitivity for which the pair has an atom for each integer
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscreteLaplaceSpec(Spec):
+    """Whole numbers plus two-sided geometric noise, with probability proportional to e^{-|x| / scale} on the integers.
+
+    sensitivity is the L1 sensitivity of the integer, or vector of integers, under the file's adjacency and unit. Only a group multiplies
+    it. scale is in units of the query.
+
+    Neighbours: all three adjacencies. There is no Poisson sampling under replace-one or zero-out, because the keys do not bound one
+    record's contribution.
+
+    Bounds: the pure epsilon is sensitivity / scale. Bounds are exact for one integer that moves by at most 4096. They are upper bounds for
+    larger moves and for vectors. Finite at delta = 0.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
+    evidence: ClassVar[int] = 2
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),
+        OWN_NOISE,
+    )
+
+    scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
+    sensitivity: Annotated[
+        int,
+        Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True),
+    ]
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        sensitivity = self.sensitivity * neighbours.group
+        ratio = sensitivity / self.scale if self.scale > sensitivity / LARGEST_RATIO else math.inf
+        return DiscreteLaplace(self.scale, sensitivity) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)
+
+
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace(Mechanism):
     """Noise on an integer with probability proportional to e^{-|x|/scale}.
@@ -83,39 +119,3 @@ class DiscreteLaplace(Mechanism):
         log_end, log_middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
         reference = [log_end, *(log_middle - x * a for x in range(1, s)), log_end - s * a]
         return (AtomicLoss(tuple(reference), tuple((2 * x - s) * a for x in range(s + 1))),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscreteLaplaceSpec(Spec):
-    """Whole numbers plus two-sided geometric noise, with probability proportional to e^{-|x| / scale} on the integers.
-
-    sensitivity is the L1 sensitivity of the integer, or vector of integers, under the file's adjacency and unit. Only a group multiplies
-    it. scale is in units of the query.
-
-    Neighbours: all three adjacencies. There is no Poisson sampling under replace-one or zero-out, because the keys do not bound one
-    record's contribution.
-
-    Bounds: the pure epsilon is sensitivity / scale. Bounds are exact for one integer that moves by at most 4096. They are upper bounds for
-    larger moves and for vectors. Finite at delta = 0.
-
-    Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
-    """
-
-    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
-    evidence: ClassVar[int] = 2
-    premises: ClassVar[Premises] = (
-        SECRET,
-        moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),
-        OWN_NOISE,
-    )
-
-    scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
-    sensitivity: Annotated[
-        int,
-        Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True),
-    ]
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        sensitivity = self.sensitivity * neighbours.group
-        ratio = sensitivity / self.scale if self.scale > sensitivity / LARGEST_RATIO else math.inf
-        return DiscreteLaplace(self.scale, sensitivity) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)

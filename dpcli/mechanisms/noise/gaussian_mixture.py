@@ -27,8 +27,9 @@ Weights = dict[float, float]  # positive shift -> probability; the remaining pro
 
 MAX_SHIFTS = 256  # largest number of different shifts; if there are more, shifts are rounded up
 SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
-EQUAL_DISTANCE = 1e-13  # Sums within this relative distance count as equal, as they differ by rounding alone.
-MAX_RECORDS = 64  # In a larger group, every draw that is not 0 counts as the largest one.
+EQUAL_DISTANCE = 1e-13  # relative distance within which sums count as equal, because they differ by rounding alone
+MAX_RECORDS = 64  # largest group whose draws are added up; in a larger one, every draw that is not 0 counts as the largest
+SMALLEST_SHARE = 1e-6  # least shift over the largest one, so that the inverse of m stays in range; smaller shifts are raised to it
 
 
 def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
@@ -173,7 +174,7 @@ class GaussianMixtureSpec(Spec):
         lacks_probability = abs(math.fsum(self.probabilities) - 1.0) > 4e-16
         raises_shift = least_sensitivity / self.sigma < self._least_shift()
         raises_weight = records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
-        merges_sums = records > MAX_RECORDS or _sums(single, records) > MAX_SHIFTS
+        merges_sums = records > MAX_RECORDS or _number_of_sums(single, records) > MAX_SHIFTS
         return lacks_probability or raises_shift or raises_weight or merges_sums
 
     def _possible_draws(self) -> Iterator[tuple[float, float]]:
@@ -184,12 +185,12 @@ class GaussianMixtureSpec(Spec):
 
     def _least_shift(self) -> float:
         """Return the least positive shift of the mixture, to which smaller shifts are raised."""
-        return max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
+        return max(SMALLEST_RATIO, SMALLEST_SHARE * max(self.sensitivities) / self.sigma)
 
     def _weights(self) -> Weights:
         """Return shifts in noise standard deviations with their probabilities. Missing probability counts as the largest shift.
 
-        A shift far below the largest one is raised to a millionth of it. This gives an upper bound, and keeps the inverse of m in range.
+        A shift below `_least_shift` is raised to it, which gives an upper bound.
         """
         least = self._least_shift()
         weights: Weights = {}
@@ -211,7 +212,8 @@ def _product(p: float, q: float) -> float:
 def repeated(single: Weights, records: int) -> Weights:
     """Return the weights of the sum of `records` independent draws.
 
-    In a large group, each draw that is not 0 counts as the largest one, which gives an upper bound by the theorem.
+    In a group of more than MAX_RECORDS, each draw that is not 0 counts as the largest one, which gives an upper bound by the theorem of
+    normal_mixture.py.
     """
     if not single:
         return single
@@ -224,7 +226,7 @@ def repeated(single: Weights, records: int) -> Weights:
         mixture = binomial_mixture(most, rate, records)
         weights = [max(math.exp(log_weight), SMALLEST_WEIGHT) for log_weight in mixture.log_weights]
         return dict(zip(mixture.shifts, weights, strict=True))
-    if _sums(single, records) <= MAX_SHIFTS:
+    if _number_of_sums(single, records) <= MAX_SHIFTS:
         return _every_sum(single, records)
     total = _coarse(single)
     for _ in range(records - 1):
@@ -232,8 +234,8 @@ def repeated(single: Weights, records: int) -> Weights:
     return total
 
 
-def _sums(single: Weights, records: int) -> int:
-    """Return the number of ways in which the draws can be distributed over the shifts."""
+def _number_of_sums(single: Weights, records: int) -> int:
+    """Return the number of ways in which the draws can be distributed over the shifts, 0 included."""
     return math.comb(len(single) + records, records)
 
 

@@ -28,114 +28,6 @@ MOST_TERMS, LAST_TERM = 24, 2e-20  # most terms of the series, and the size of a
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceLoss:
-    """The loss of the pair (Lap(e0, 1), Lap(0, 1)), where e0 is `epsilon`. The loss of the other direction has the same law."""
-
-    mirrored: ClassVar[bool] = True
-
-    epsilon: float
-
-    def cgf(self, z: Array) -> Array:
-        """Return K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), rounded up. Nothing overflows or cancels."""
-        e0 = self.epsilon
-        high, low = z * e0, -(z + 1.0) * e0
-        near = -low <= LARGEST_SERIES_ARGUMENT
-        with np.errstate(over="ignore", invalid="ignore"):
-            small = np.log1p(z * (z + 1.0) * e0 * e0 * _slope_between(np.where(near, high, 0.0), np.where(near, low, 0.0)))
-            large = high + np.log1p(z / (2.0 * z + 1.0) * np.expm1(low - high))
-        return np.asarray(np.where(near, small, large) * (1.0 + 1e-14))
-
-    def tilted(self, t: float) -> TiltedCgf:
-        """Return the tilted loss, computed from K at complex z.
-
-        n steps multiply the error by n, so no digits may be lost by cancellation.
-        """
-        e0 = self.epsilon
-
-        def cgf(z: ComplexArray) -> ComplexArray:
-            high, low = z * e0, -(z + 1.0) * e0
-            near = np.abs(low) <= LARGEST_SERIES_ARGUMENT
-            small = log1p_complex(np.where(near, z * (z + 1.0) * e0 * e0 * _slope_between(high * near, low * near), 0.0))
-            large = high + log1p_complex(z / (2.0 * z + 1.0) * np.expm1(low - high))
-            return np.where(near, small, large)
-
-        return TiltedCgf(cgf, t, self.outcomes().decay(t, float(self.cgf(np.array([t]))[0])))
-
-    def outcomes(self) -> Outcomes:
-        """Return the outcomes: atoms at both ends, and between them a piece on which Q has the density e^{-(l + e0) / 2} / 4."""
-        from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
-
-        e0 = self.epsilon
-        between = LossPiece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
-        return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
-
-    def tails(self, at: Array) -> Tails:
-        """Return the tails. Between the atoms at -e0 and e0, P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2."""
-        e0 = self.epsilon
-        inside = np.clip(at, -e0, e0)
-        p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
-        inner_tails = Tails(np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
-        return with_ends(inner_tails, at < -e0, at >= e0)
-
-
-def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
-    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to LARGEST_SERIES_ARGUMENT.
-
-    The series is SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result at
-    a = z e0 and b = -(z+1) e0.
-    """
-    power, sums = np.ones_like(b), np.ones_like(a)
-    total = 0.5 * sums
-    furthest = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
-    for k in range(2, MOST_TERMS):
-        if furthest ** (k - 1) / math.factorial(k) <= LAST_TERM:  # a bound on this term, which exceeds the sum of all later ones
-            break
-        power = power * b
-        sums = a * sums + power
-        total = total + sums / float(math.factorial(k + 1))
-    return total
-
-
-@dataclass(frozen=True, slots=True)
-class Laplace(Mechanism):
-    """Laplace noise with epsilon = L1 sensitivity / scale.
-
-    A single number attains the pair if every added or removed record contributes its whole bound. A replaced record first adds its bound
-    and then subtracts it.
-
-    A vector query with the same L1 sensitivity has the same bounds, because a move in one coordinate is the worst case.
-
-    1. Move the vector along a path of length e0, one coordinate after the other. Let q_t be its law at length t, and S any event.
-    2. d/dt q_t(S) = q_t(S and +) - q_t(S and -), where + is the event that the moving coordinate's noise points ahead. q_t(+) = 1/2.
-    3. So d/dt q_t(S) <= min(q_t(S), 1 - q_t(S)). In one coordinate S = {x > c} attains this along the whole path, because it is a subset of
-       + or contains it.
-    4. So no event of probability q_0(S) is more likely at the end of another path, and the pair of one coordinate dominates.
-
-    rho = e0 - 1 + e^-e0, the mean loss, is tight. As a function of s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2
-    with negative zeros. So K is concave, and K(z) <= K'(s=1/4) z (z+1), where the slope is the mean loss.
-
-    Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
-    """
-
-    epsilon: float
-
-    def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the exact delta(eps) = 1 - e^{(eps - e0)/2} for eps <= e0."""
-        return max(0.0, self.epsilon + 2.0 * math.log1p(-delta)) if delta > 0.0 else self.epsilon
-
-    def zcdp(self) -> float:
-        e0 = self.epsilon
-        exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is too large by a factor of at most 1 + e0/3
-        return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[LaplaceLoss]:
-        return (LaplaceLoss(self.epsilon),)
-
-
-@dataclass(frozen=True, slots=True)
 class LaplaceSpec(Spec):
     """A query plus Laplace noise with the same scale in every coordinate. The density of the noise is proportional to e^{-|x| / scale}.
 
@@ -199,3 +91,111 @@ class LaplaceSpec(Spec):
         kind = LaplaceMixtureReplaced if neighbours.replaces else LaplaceMixture
         sampled = kind(binomial_mixture(ratio / neighbours.contribution_bounds, rate, records))
         return sampled if records <= EXACT else sampled.unclaimed()
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(Mechanism):
+    """Laplace noise with epsilon = L1 sensitivity / scale.
+
+    A single number attains the pair if every added or removed record contributes its whole bound. A replaced record first adds its bound
+    and then subtracts it.
+
+    A vector query with the same L1 sensitivity has the same bounds, because a move in one coordinate is the worst case.
+
+    1. Move the vector along a path of length e0, one coordinate after the other. Let q_t be its law at length t, and S any event.
+    2. d/dt q_t(S) = q_t(S and +) - q_t(S and -), where + is the event that the moving coordinate's noise points ahead. q_t(+) = 1/2.
+    3. So d/dt q_t(S) <= min(q_t(S), 1 - q_t(S)). In one coordinate S = {x > c} attains this along the whole path, because it is a subset of
+       + or contains it.
+    4. So no event of probability q_0(S) is more likely at the end of another path, and the pair of one coordinate dominates.
+
+    rho = e0 - 1 + e^-e0, the mean loss, is tight. As a function of s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2
+    with negative zeros. So K is concave, and K(z) <= K'(s=1/4) z (z+1), where the slope is the mean loss.
+
+    Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
+    """
+
+    epsilon: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Return epsilon from the exact delta(eps) = 1 - e^{(eps - e0)/2} for eps <= e0."""
+        return max(0.0, self.epsilon + 2.0 * math.log1p(-delta)) if delta > 0.0 else self.epsilon
+
+    def zcdp(self) -> float:
+        e0 = self.epsilon
+        exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is too large by a factor of at most 1 + e0/3
+        return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[LaplaceLoss]:
+        return (LaplaceLoss(self.epsilon),)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceLoss:
+    """The loss of the pair (Lap(e0, 1), Lap(0, 1)), where e0 is `epsilon`. The loss of the other direction has the same law."""
+
+    mirrored: ClassVar[bool] = True
+
+    epsilon: float
+
+    def cgf(self, z: Array) -> Array:
+        """Return K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), rounded up. Nothing overflows or cancels."""
+        e0 = self.epsilon
+        high, low = z * e0, -(z + 1.0) * e0
+        near = -low <= LARGEST_SERIES_ARGUMENT
+        with np.errstate(over="ignore", invalid="ignore"):
+            small = np.log1p(z * (z + 1.0) * e0 * e0 * _slope_between(np.where(near, high, 0.0), np.where(near, low, 0.0)))
+            large = high + np.log1p(z / (2.0 * z + 1.0) * np.expm1(low - high))
+        return np.asarray(np.where(near, small, large) * (1.0 + 1e-14))
+
+    def tilted(self, t: float) -> TiltedCgf:
+        """Return the tilted loss, computed from K at complex z.
+
+        n steps multiply the error by n, so no digits may be lost by cancellation.
+        """
+        e0 = self.epsilon
+
+        def cgf(z: ComplexArray) -> ComplexArray:
+            high, low = z * e0, -(z + 1.0) * e0
+            near = np.abs(low) <= LARGEST_SERIES_ARGUMENT
+            small = log1p_complex(np.where(near, z * (z + 1.0) * e0 * e0 * _slope_between(high * near, low * near), 0.0))
+            large = high + log1p_complex(z / (2.0 * z + 1.0) * np.expm1(low - high))
+            return np.where(near, small, large)
+
+        return TiltedCgf(cgf, t, self.outcomes().decay(t, float(self.cgf(np.array([t]))[0])))
+
+    def outcomes(self) -> Outcomes:
+        """Return the outcomes: atoms at both ends, and between them a piece on which Q has the density e^{-(l + e0) / 2} / 4."""
+        from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
+
+        e0 = self.epsilon
+        between = LossPiece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
+        return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails. Between the atoms at -e0 and e0, P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2."""
+        e0 = self.epsilon
+        inside = np.clip(at, -e0, e0)
+        p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
+        inner_tails = Tails(np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
+        return with_ends(inner_tails, at < -e0, at >= e0)
+
+
+def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
+    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to LARGEST_SERIES_ARGUMENT in size.
+
+    It is the sum of (a^{k-1} + a^{k-2} b + ... + b^{k-1}) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result
+    at a = z e0 and b = -(z+1) e0.
+    """
+    power, sums = np.ones_like(b), np.ones_like(a)
+    total = 0.5 * sums
+    furthest = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
+    for k in range(2, MOST_TERMS):
+        if furthest ** (k - 1) / math.factorial(k) <= LAST_TERM:  # a bound on this term, which exceeds the sum of all later ones
+            break
+        power = power * b
+        sums = a * sums + power
+        total = total + sums / float(math.factorial(k + 1))
+    return total

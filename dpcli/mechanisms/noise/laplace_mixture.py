@@ -1,24 +1,24 @@
 """Laplace noise on a Poisson sample, for several records of one unit or group that are sampled independently.
 
 Let Q be the law of the output without the records. Let P_j be its law with a subset j of them, which is drawn with probability w_j. The
-pair is (SUM w_j P_j, Q).
+pair is (sum w_j P_j, Q).
 
 Theorem. This pair is dominated by the pair of a single number to which every record contributes its whole bound.
 
 Proof.
 
 1. Let Y have the law of one coordinate's noise. Let l_n be the density of noise that is moved by n bounds, over the density of noise.
-2. For a convex function f, E_Q[f(SUM w_j dP_j/dQ)] is the mean of a convex function of a sum of random variables. Among sums with given
+2. For a convex function f, E_Q[f(sum w_j dP_j/dQ)] is the mean of a convex function of a sum of random variables. Among sums with given
    marginals, the sum is largest in the convex order if all terms increase together. Such a sum increases in the convex order with each
    marginal (Kaas, Dhaene, Goovaerts 2000, Upper and lower bounds for sums of random variables).
 3. If n records are in the subset j, the marginal of dP_j/dQ is at most that of l_n(Y), because a move by n bounds in one coordinate is the
    worst case (laplace.py), and l_n increases with n.
-4. Each l_n increases with Y, because the density of the noise is log-concave. So SUM w_j l_n(Y) is the largest sum.
+4. Each l_n increases with Y, because the density of the noise is log-concave. So sum w_j l_n(Y) is the largest sum.
 5. The hockey-stick divergences of both directions have the form E_Q[f].
 
-If the records are replaced, the subset j has the law P_j before and R_j after, and the divergence at gamma is E_Q[(SUM w_j dP_j/dQ - gamma
-SUM w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
-(SUM w_j Lap(s_j), SUM w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
+If the records are replaced, the subset j has the law P_j before and R_j after, and the divergence at gamma is E_Q[(sum w_j dP_j/dQ - gamma
+sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
+(sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 """
 
 from __future__ import annotations
@@ -46,10 +46,47 @@ LARGEST = 700.0  # largest x for which e^x does not overflow, about
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceMixtureLoss(SampledLoss):
-    """The loss of the pair (SUM_j w_j Lap(s_j, 1), Lap(0, 1)), where s_0 = 0 and the other shifts increase.
+class LaplaceMixture(Mechanism):
+    """Laplace noise on a sum that records move by a random amount, under add-remove or zero-out. The shifts are in units of the scale.
 
-    The ratio m(y) = SUM_j w_j e^{|y| - |y - s_j|} increases with y. Between s_i and s_{i+1} it is SUM_{j<=i} w_j e^{s_j} + e^{2y} SUM_{j>i}
+    A single number to which each record contributes its whole bound attains the pair.
+    """
+
+    mixture: Mixture
+
+    def approx_dp(self, delta: float) -> float:
+        """Return epsilon, exact for the pairs up to rounding, and rounded up; at delta = 0, the largest loss."""
+        if delta <= 0.0:
+            return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
+        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[LossOfSum, ...]:
+        loss = LaplaceMixtureLoss(self.mixture)
+        return loss, LaplaceMixtureAddLoss(loss)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureReplaced(LaplaceMixture):
+    """Laplace noise on a sum that records move by a random amount, under replace-one. Every version of a record moves the sum.
+
+    A single number attains the pair if one version of each record adds its whole bound and the other one subtracts it.
+    """
+
+    def losses(self) -> tuple[LossOfSum, ...]:
+        return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureLoss(SampledLoss):
+    """The loss of the pair (sum_j w_j Lap(s_j, 1), Lap(0, 1)), where s_0 = 0 and the other shifts increase.
+
+    The ratio m(y) = sum_j w_j e^{|y| - |y - s_j|} increases with y. Between s_i and s_{i+1} it is sum_{j<=i} w_j e^{s_j} + e^{2y} sum_{j>i}
     w_j e^{-s_j}. It is constant below 0 and above the last shift. The weights and shifts are those of `mixture`, in units of the noise's
     scale.
     """
@@ -149,7 +186,7 @@ class LaplaceMixtureAddLoss(SampledLoss):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMixtureReplaceLoss(SampledLoss):
-    """(SUM_j w_j Lap(s_j, 1), SUM_j w_j Lap(-s_j, 1)), which is its own mirror image.
+    """(sum_j w_j Lap(s_j, 1), sum_j w_j Lap(-s_j, 1)), which is its own mirror image.
 
     For y >= 0 the reference has the density E e^{-y} / 2, where E = m(0) is the ratio of `removal` at 0, and the loss is log m(y) - log E.
     """
@@ -214,39 +251,3 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
 
 
 LossOfSum = LaplaceMixtureLoss | LaplaceMixtureAddLoss | LaplaceMixtureReplaceLoss
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceMixture(Mechanism):
-    """Laplace noise on a sum that records move by a random amount, under add-remove or zero-out. The shifts are in units of the scale.
-
-    A single number to which each record contributes its whole bound attains the pair.
-    """
-
-    mixture: Mixture
-
-    def approx_dp(self, delta: float) -> float:
-        if delta <= 0.0:
-            return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
-        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
-
-    def zcdp(self) -> float:
-        raise NotRepresentable(NO_RHO)
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[LossOfSum, ...]:
-        loss = LaplaceMixtureLoss(self.mixture)
-        return loss, LaplaceMixtureAddLoss(loss)
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceMixtureReplaced(LaplaceMixture):
-    """Laplace noise on a sum that replaced records move by a random amount both before and after.
-
-    Attained: by one number to which each of the records first adds its whole bound, and then takes it.
-    """
-
-    def losses(self) -> tuple[LossOfSum, ...]:
-        return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)

@@ -16,6 +16,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 
 LEAST_EPSILON = 1e-300  # least epsilon of a token; a smaller one might underflow to 0
+# The factors 1 + 1e-15 and 1 + 2e-15 below exceed the rounding of the few operations of each epsilon.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

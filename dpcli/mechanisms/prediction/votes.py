@@ -23,6 +23,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.spec import Spec
 
 SENSITIVITY = math.sqrt(2.0)  # L2 sensitivity of the counts to one vote; the floating-point value is above the exact one
+ROUNDED_UP = 1.0 + 1e-15  # factor above the rounding of the few operations of a sensitivity over noise
 
 
 class VoteSpec(Spec):
@@ -65,7 +66,7 @@ class GnMaxSpec(VoteSpec):
     sigma: Annotated[float, Key("noise standard deviation on each count, in votes", POSITIVE)]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return with_noise(Gaussian, neighbours.group * SENSITIVITY / self.sigma * (1.0 + 1e-15)).unclaimed()
+        return with_noise(Gaussian, neighbours.group * SENSITIVITY / self.sigma * ROUNDED_UP).unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class ConfidentGnMaxSpec(VoteSpec):
         # Squares are avoided, because the square of a noise may overflow or underflow.
         comparisons = math.sqrt(self.queries) / self.threshold_sigma
         answered = math.sqrt(2.0 * (self.answers or self.queries)) / self.sigma
-        return with_noise(Gaussian, neighbours.group * math.hypot(comparisons, answered) * (1.0 + 1e-15)).unclaimed()
+        return with_noise(Gaussian, neighbours.group * math.hypot(comparisons, answered) * ROUNDED_UP).unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,4 +138,4 @@ class LnMaxSpec(VoteSpec):
     scale: Annotated[float, Key("scale of the noise on each count, in votes", POSITIVE)]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Composed(((with_noise(Laplace, neighbours.group / self.scale * (1.0 + 1e-15)).unclaimed(), 2),))
+        return Composed(((with_noise(Laplace, neighbours.group / self.scale * ROUNDED_UP).unclaimed(), 2),))

@@ -1,7 +1,8 @@
-"""Any mechanism on a Poisson or fixed-size sample of the records, priced from representations of the mechanism itself.
+"""Any mechanism on a random sample of the records: `PoissonSampled`, `PoissonReplaced` under replace-one, and `fixed_size`.
 
-Let r = dP/dQ, whose logarithm is the loss L. The mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails of
-the sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
+The cost is computed from the representations of the mechanism without sampling, the inner mechanism. Let (P, Q) be its pair and r = dP/dQ,
+whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails of the
+sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
 """
 
 from __future__ import annotations
@@ -24,95 +25,11 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-MAX_ORDER = 256  # largest integer order of the expansions; above it, the bound without sampling is used
+MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used
 TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
 FURTHEST = 1e100  # a finite loss that stands for an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
-
-
-def amplify(inner: Mechanism, rate: float, delta: float) -> float:
-    """Return epsilon at `delta` of `inner` on a sample of rate q: log(1 + q (e^eps - 1)), where eps is that of `inner` at delta / q.
-
-    Slacks of 4e-16 to 1e-15 cover the rounding of a few operations, each of which adds at most 2.2e-16.
-
-    Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorems 8 (Poisson, add-remove) and 9 (without replacement, replace-one).
-    """
-    if delta >= rate:
-        return 0.0
-    epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
-    if epsilon > 600.0:
-        return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
-    # The smallest float is added, since the product may underflow to 0 or lose half a unit among subnormal numbers.
-    return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
-
-
-def finite_loss(inner: Mechanism) -> float:
-    """Return the mechanism's pure epsilon; inf if it has none."""
-    try:
-        return inner.approx_dp(0.0)
-    except NotRepresentable:
-        return math.inf
-
-
-def log_binomials(orders: Array, rate: float) -> Array:
-    """Return log C(a, k) + k log q + (a-k) log(1-q), with a row for each order a and columns k = 0, 1, ...; -inf for k > a."""
-    top = int(orders[-1])
-    log_factorial = log_factorials(top)
-    a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
-    others = np.maximum(a - k, 0)
-    log_counts = log_factorial[a] - log_factorial[k] - log_factorial[others]
-    return np.where(k <= a, log_counts + k * math.log(rate) + others * math.log1p(-rate), -np.inf)
-
-
-def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
-    """Return an upper bound on a convex function through (0, 0): its chords between increasing knots, and `beyond` after the last one."""
-    finite = int(np.searchsorted(np.isinf(values), True))  # The values are infinite beyond the orders that a curve states.
-    if finite == 0:
-        return beyond
-    inside = np.interp(z, np.concatenate(([0.0], knots[:finite])), np.concatenate(([0.0], values[:finite])))
-    return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
-
-
-def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
-    """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
-
-    The slope is the largest loss, as log E[e^{z L}] increases no faster.
-    """
-    if math.isinf(slope):
-        return beyond
-    line = values[-1] + np.maximum(z - knots[-1], 0.0) * slope
-    return np.where(z > knots[-1], np.minimum(line, beyond), beyond)
-
-
-@shared(4096)
-def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
-    """Return log chi^2, and the log moments of the remove direction at all integer orders from 2 on, cached."""
-    integers = np.arange(2.0, MAX_ORDER + 1)
-    spend(TABLE_WORK)
-    log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
-    terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
-    return float(log_moments[0]), np.logaddexp(0.0, log_sum(terms))
-
-
-@shared(4096)
-def _ternary(inner: Mechanism, rate: float) -> Array:
-    """Return the ternary bound on the log moments at the integer orders from 2 on."""
-    k = np.arange(2.0, MAX_ORDER + 1)
-    spend(TABLE_WORK)
-    moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
-    log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
-    cap = np.minimum(math.log(2.0), k * log_range)
-    log_terms = k * math.log(rate) + moments + cap
-    second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
-    log_terms[0] = 2.0 * math.log(rate) + second
-    counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
-    return np.asarray(np.logaddexp(0.0, log_sum(_times(counts, log_terms))))
-
-
-def _times(log_counts: Array, log_terms: Array) -> Array:
-    """Return log counts, with a row for each order, plus log terms. A term with count 0 gives -inf even if it is infinite."""
-    return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +61,6 @@ class PoissonSampled(Mechanism):
         inner = self.inner.losses()
         if self.rate == 1.0:
             return inner
-
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
@@ -189,7 +105,6 @@ class PoissonReplaced(PoissonSampled):
             return inner
         if len(inner) > 1:
             raise NotRepresentable("its replace-one pair is not known to be symmetric")
-
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
@@ -209,8 +124,117 @@ class PoissonReplaced(PoissonSampled):
         return np.asarray(np.minimum(divergence, pure))
 
 
+def fixed_size(inner: Mechanism, rate: float, records: int) -> Mechanism:
+    """Return `inner`, resolved under replace-one, on a sample of `rate` times the number of records, drawn without replacement.
+
+    A sample without the changed record has another one in its place. All three distributions of the ternary bound therefore differ by one
+    replacement, and the query's replace-one sensitivity suffices (arXiv:1808.00087, Theorem 9). At least one of a group's records is drawn
+    with probability at most `records * rate`.
+    """
+    group_rate = min(1.0, records * rate)
+    if group_rate < 1.0:
+        return PoissonReplaced(inner, group_rate)
+    return inner if rate >= 1.0 else inner.unclaimed()  # Some sample may lack a record of the group.
+
+
+def amplify(inner: Mechanism, rate: float, delta: float) -> float:
+    """Return epsilon at `delta` of `inner` on a sample of rate q: log(1 + q (e^eps - 1)), where eps is that of `inner` at delta / q.
+
+    The result is 0 from delta = q on, because the record is not in the sample with probability 1 - q. Slacks of 4e-16 to 1e-15 cover the
+    rounding of a few operations, each of which adds at most 2.2e-16.
+
+    Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorems 8 (Poisson, add-remove) and 9 (without replacement, replace-one).
+    """
+    if delta >= rate:
+        return 0.0
+    epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
+    if epsilon > 600.0:  # e^epsilon may overflow
+        return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
+    # The smallest float is added, since the product may underflow to 0 or lose half a unit among subnormal numbers.
+    return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
+
+
+def finite_loss(inner: Mechanism) -> float:
+    """Return the mechanism's pure epsilon; inf if it has none."""
+    try:
+        return inner.approx_dp(0.0)
+    except NotRepresentable:
+        return math.inf
+
+
+def log_binomials(orders: Array, rate: float) -> Array:
+    """Return log C(a, k) + k log q + (a-k) log(1-q), with a row for each order a and columns k = 0, 1, ...; -inf for k > a.
+
+    orders: increasing whole numbers.
+    """
+    top = int(orders[-1])
+    log_factorial = log_factorials(top)
+    a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
+    others = np.maximum(a - k, 0)
+    log_counts = log_factorial[a] - log_factorial[k] - log_factorial[others]
+    return np.where(k <= a, log_counts + k * math.log(rate) + others * math.log1p(-rate), -np.inf)
+
+
+def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
+    """Return an upper bound at z > 0 on a convex function through (0, 0): the smaller of its chords between increasing knots and `beyond`.
+
+    values: the function at the knots, infinite from some knot on. beyond: another bound at z, which is used alone after the last finite
+    value.
+    """
+    finite = int(np.searchsorted(np.isinf(values), True))  # number of finite values
+    if finite == 0:
+        return beyond
+    inside = np.interp(z, np.concatenate(([0.0], knots[:finite])), np.concatenate(([0.0], values[:finite])))
+    return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
+
+
+def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
+    """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
+
+    The slope is the largest loss, as log E[e^{z L}] increases no faster.
+    """
+    if math.isinf(slope):
+        return beyond
+    line = values[-1] + np.maximum(z - knots[-1], 0.0) * slope
+    return np.where(z > knots[-1], np.minimum(line, beyond), beyond)
+
+
+@shared(4096)
+def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
+    """Return log chi^2, and the log moments of the remove direction at the integer orders from 2 to MAX_ORDER, cached."""
+    integers = np.arange(2.0, MAX_ORDER + 1)
+    spend(TABLE_WORK)
+    log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
+    terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
+    return float(log_moments[0]), np.logaddexp(0.0, log_sum(terms))
+
+
+@shared(4096)
+def _ternary(inner: Mechanism, rate: float) -> Array:
+    """Return the ternary bound on the log moments at the integer orders a from 2 to MAX_ORDER.
+
+    It is log(1 + sum_{k=2}^a C(a,k) q^k m_k), where m_k = e^{(k-1) D_k} min(2, (e^eps - 1)^k) for a pure epsilon, and m_2 is at most
+    4 (e^{D_2} - 1) too.
+    """
+    k = np.arange(2.0, MAX_ORDER + 1)
+    spend(TABLE_WORK)
+    moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
+    log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
+    cap = np.minimum(math.log(2.0), k * log_range)
+    log_terms = k * math.log(rate) + moments + cap
+    second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
+    log_terms[0] = 2.0 * math.log(rate) + second
+    counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
+    return np.asarray(np.logaddexp(0.0, log_sum(_times(counts, log_terms))))
+
+
+def _times(log_counts: Array, log_terms: Array) -> Array:
+    """Return the logarithms of counts times terms, with a row for each order. A term with count 0 gives -inf even if it is infinite."""
+    return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
+
+
 def unsampled(at: Array, rate: float) -> Array:
-    """Return the L with log(1 - q + q e^L) = `at`; -FURTHEST at and below log(1 - q)."""
+    """Return the L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; it is -FURTHEST at and below log(1 - q)."""
     return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
 
@@ -363,16 +387,3 @@ class SampledReplaceLoss(SampledLoss):
         self._check()
         split = int(np.searchsorted(at, 0.0))
         return joined(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))
-
-
-def fixed_size(inner: Mechanism, rate: float, records: int) -> Mechanism:
-    """Return `inner`, resolved under replace-one, on a sample of `rate` times the number of records, drawn without replacement.
-
-    A sample without the changed record has another one in its place. All three distributions of the ternary bound therefore differ by one
-    replacement, and the query's replace-one sensitivity suffices (arXiv:1808.00087, Theorem 9). At least one of a group's records is drawn
-    with probability at most `records * rate`.
-    """
-    group_rate = min(1.0, records * rate)
-    if group_rate < 1.0:
-        return PoissonReplaced(inner, group_rate)
-    return inner if rate >= 1.0 else inner.unclaimed()  # Some sample may lack a record of the group.

@@ -48,6 +48,129 @@ UNPROVEN = (
 )
 
 
+def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """Return the cost of one pass of t = `steps` steps, in k = `participations` of which each record takes part, as (mechanism, count).
+
+    For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block. This is a
+    uniform choice of k steps. The hockey-stick divergence is jointly convex, so that the worst split bounds the mixture. Given the split,
+    the pass is a function of k independent passes (after Feldman & Shenfeld 2025, arXiv:2502.08202).
+
+    Raises InputError if no amplification is proven.
+    """
+    short_size, long_blocks = divmod(steps, participations)
+    parts = []
+    for size, blocks in ((short_size, participations - long_blocks), (short_size + 1, long_blocks)):
+        if blocks:
+            mechanism, count = _one_of(spec, size, neighbours)
+            parts.append((mechanism, count * blocks))
+    return parts[0] if len(parts) == 1 else (Composed(tuple(parts)), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomAllocation(Mechanism):
+    """A pass: `inner` runs `bins` times, and the record takes part in one run. A pass never costs more than one run of `inner`."""
+
+    inner: Mechanism
+    bins: int
+
+    def approx_dp(self, delta: float) -> float:
+        """Return epsilon from the dominating pair, or that of one step if it is smaller or there is no such pair."""
+        epsilon_of_step = self.inner.approx_dp(delta)
+        with suppress(NotRepresentable):
+            pairs = [loss.outcomes() for loss in self.losses()]
+            return min(epsilon_of_step, max(math.inf if pair is None else _epsilon(pair, delta) for pair in pairs))
+        return epsilon_of_step
+
+    def delta_floor(self) -> float:
+        return self.inner.delta_floor()
+
+    def zcdp(self) -> float:
+        """Return the rho of one step, as amplification does not lower the Renyi curve at all orders."""
+        return self.inner.zcdp()
+
+    def attained(self) -> bool:
+        """Return False, as the lattice lies above the worst case."""
+        return False
+
+    def losses(self) -> tuple[Allocated, ...]:
+        sides = self.inner.losses()
+        return AllocatedRemove(sides[0], self.bins), AllocatedAdd(sides[-1], Reversed(sides[-1]), self.bins)
+
+
+@dataclass(frozen=True, slots=True)
+class SymmetricAllocation(RandomAllocation):
+    """Allocation of steps with a symmetric pair, such as Gaussian noise.
+
+    (P, Q) is equivalent to (Q, P), so that one lattice serves both directions.
+    """
+
+    def losses(self) -> tuple[Allocated, ...]:
+        (loss,) = self.inner.losses()
+        return AllocatedRemove(loss, self.bins), AllocatedAdd(loss, loss, self.bins)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure(SymmetricAllocation):
+    """The half of a replacement in which the old record is removed, so that there is one direction alone."""
+
+    def losses(self) -> tuple[Allocated, ...]:
+        return SymmetricAllocation.losses(self)[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival(SymmetricAllocation):
+    """The half of a replacement in which the new record is added, so that there is the other direction alone."""
+
+    def losses(self) -> tuple[Allocated, ...]:
+        return SymmetricAllocation.losses(self)[1:]
+
+
+def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """Return the cost of a pass of `bins` steps in which each record takes part once, as (mechanism, count)."""
+    mu = _gaussian(spec, neighbours)
+    if mu == 0.0:
+        return Free(), 1
+    if mu is None and (neighbours.records > 1 or neighbours.adjacency is not Adjacency.ADD_REMOVE):
+        return _without_privacy(spec.resolve(neighbours)), 1
+    if bins == 1:
+        return spec.resolve(neighbours), 1
+    if mu is None:
+        return RandomAllocation(spec.resolve(neighbours), bins), 1
+    return _gaussian_one_of(mu, bins, neighbours)
+
+
+def _without_privacy(step: Mechanism) -> Mechanism:
+    """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
+    with suppress(NotRepresentable):
+        if math.isinf(step.approx_dp(1.0 - 1e-9)):
+            return step
+    raise InputError(UNPROVEN)
+
+
+def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
+    """Return mu, one record's contribution over the noise, if the step is a Gaussian mechanism that states it; None otherwise."""
+    with suppress(NotRepresentable):
+        if spec.contribution_form:
+            return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
+        if neighbours.adjacency is Adjacency.ADD_REMOVE and neighbours.records == 1:
+            return spec.resolve(neighbours).gdp()
+    return None
+
+
+def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """Return the cost of a pass for k records, each in a bin that is drawn independently.
+
+    Let m = k for records that are added or removed. Let m = 2 k for replaced records, each of which is one removed and one added record.
+    Noise of variance s^2 is the sum of m independent parts of variance s^2 / m. With one part per record, the pass is a function of m
+    independent passes with one record each, at mu sqrt(m). With one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
+    """
+    records = neighbours.records
+    if not neighbours.replaces:
+        return SymmetricAllocation(Gaussian(mu * math.sqrt(records)), bins), records
+    step = Gaussian(mu * math.sqrt(2.0 * records))
+    return Composed(((Departure(step, bins), records), (Arrival(step, bins), records))), 1
+
+
 @dataclass(frozen=True, slots=True)
 class Reversed:
     """The privacy loss of the pair (Q, P), where `loss` is that of (P, Q)."""
@@ -229,67 +352,8 @@ class AllocatedAdd(Allocated):
         return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
 
 
-@dataclass(frozen=True, slots=True)
-class RandomAllocation(Mechanism):
-    """A pass: `inner` runs `bins` times, and the record takes part in one run. A pass never costs more than one run of `inner`."""
-
-    inner: Mechanism
-    bins: int
-
-    def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the dominating pair, or that of one step if it is smaller or there is no such pair."""
-        epsilon_of_step = self.inner.approx_dp(delta)
-        with suppress(NotRepresentable):
-            pairs = [loss.outcomes() for loss in self.losses()]
-            return min(epsilon_of_step, max(math.inf if pair is None else _epsilon(pair, delta) for pair in pairs))
-        return epsilon_of_step
-
-    def delta_floor(self) -> float:
-        return self.inner.delta_floor()
-
-    def zcdp(self) -> float:
-        """Return the rho of one step, as amplification does not lower the Renyi curve at all orders."""
-        return self.inner.zcdp()
-
-    def attained(self) -> bool:
-        """Return False, as the lattice lies above the worst case."""
-        return False
-
-    def losses(self) -> tuple[Allocated, ...]:
-        sides = self.inner.losses()
-        return AllocatedRemove(sides[0], self.bins), AllocatedAdd(sides[-1], Reversed(sides[-1]), self.bins)
-
-
-@dataclass(frozen=True, slots=True)
-class SymmetricAllocation(RandomAllocation):
-    """Allocation of steps with a symmetric pair, such as Gaussian noise.
-
-    (P, Q) is equivalent to (Q, P), so that one lattice serves both directions.
-    """
-
-    def losses(self) -> tuple[Allocated, ...]:
-        (loss,) = self.inner.losses()
-        return AllocatedRemove(loss, self.bins), AllocatedAdd(loss, loss, self.bins)
-
-
-@dataclass(frozen=True, slots=True)
-class Departure(SymmetricAllocation):
-    """The half of a replacement in which the old record is removed, so that there is one direction alone."""
-
-    def losses(self) -> tuple[Allocated, ...]:
-        return SymmetricAllocation.losses(self)[:1]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival(SymmetricAllocation):
-    """The half of a replacement in which the new record is added, so that there is the other direction alone."""
-
-    def losses(self) -> tuple[Allocated, ...]:
-        return SymmetricAllocation.losses(self)[1:]
-
-
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
-    """Return epsilon of a pair at delta, rounded up; inf if delta is too small."""
+    """Return epsilon of a pair at delta, rounded up; inf if delta is at most 0, or below the curve at the largest finite loss."""
     if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):
@@ -299,67 +363,3 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
         return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0
 
     return bracket_root(excess, 0.0, float(pair.losses[-2]))[1]
-
-
-def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of one pass of t = `steps` in which each record takes part k = `participations` times, as (mechanism, count).
-
-    For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block. This is a
-    uniform choice of k steps. The hockey-stick divergence is jointly convex, so that the worst split bounds the mixture. Given the split,
-    the pass is a function of k independent passes (after Feldman & Shenfeld 2025, arXiv:2502.08202).
-
-    Raises InputError if no amplification is proven.
-    """
-    short_size, long_blocks = divmod(steps, participations)
-    parts = []
-    for size, blocks in ((short_size, participations - long_blocks), (short_size + 1, long_blocks)):
-        if blocks:
-            mechanism, count = _one_of(spec, size, neighbours)
-            parts.append((mechanism, count * blocks))
-    return parts[0] if len(parts) == 1 else (Composed(tuple(parts)), 1)
-
-
-def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of a pass of `bins` steps in which each record takes part once, as (mechanism, count)."""
-    mu = _gaussian(spec, neighbours)
-    if mu == 0.0:
-        return Free(), 1
-    if mu is None and (neighbours.records > 1 or neighbours.adjacency is not Adjacency.ADD_REMOVE):
-        return _without_privacy(spec.resolve(neighbours)), 1
-    if bins == 1:
-        return spec.resolve(neighbours), 1
-    if mu is None:
-        return RandomAllocation(spec.resolve(neighbours), bins), 1
-    return _gaussian_one_of(mu, bins, neighbours)
-
-
-def _without_privacy(step: Mechanism) -> Mechanism:
-    """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
-    with suppress(NotRepresentable):
-        if math.isinf(step.approx_dp(1.0 - 1e-9)):
-            return step
-    raise InputError(UNPROVEN)
-
-
-def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
-    """Return mu, one record's contribution over the noise, if the step is a Gaussian mechanism that states it; None otherwise."""
-    with suppress(NotRepresentable):
-        if spec.contribution_form:
-            return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
-        if neighbours.adjacency is Adjacency.ADD_REMOVE and neighbours.records == 1:
-            return spec.resolve(neighbours).gdp()
-    return None
-
-
-def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of a pass for k records, each in a bin that is drawn independently.
-
-    Let m = k for records that are added or removed. Let m = 2 k for replaced records, each of which is one removed and one added record.
-    Noise of variance s^2 is the sum of m independent parts of variance s^2 / m. With one part per record, the pass is a function of m
-    independent passes with one record each, at mu sqrt(m). With one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
-    """
-    records = neighbours.records
-    if not neighbours.replaces:
-        return SymmetricAllocation(Gaussian(mu * math.sqrt(records)), bins), records
-    step = Gaussian(mu * math.sqrt(2.0 * records))
-    return Composed(((Departure(step, bins), records), (Arrival(step, bins), records))), 1

@@ -16,6 +16,8 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 
+MAX_STEPS = 10**18  # most steps that epochs may have, as for the key `steps`
+
 
 @dataclass(frozen=True, slots=True)
 class Runs:
@@ -26,12 +28,15 @@ class Runs:
     dataset_size: int | None
 
     def steps_at(self, rate: Fraction | None) -> int:
-        """Return the number of steps, rounded up. One epoch has 1/rate steps, or one step if there is no rate."""
+        """Return the number of steps, rounded up. One epoch has 1/rate steps, or one step if there is no rate.
+
+        Raises InputError if epochs have more than MAX_STEPS steps.
+        """
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
         count = ceil(Fraction(repr(self.epochs)) / (rate or 1))
-        if count > 10**18:
+        if count > MAX_STEPS:
             raise InputError(f"expected at most 10^18 steps, found {self.epochs:g} epochs, which are more")
         return count
 
@@ -81,7 +86,7 @@ class Unsampled(Scheme):
 
 @dataclass(frozen=True, slots=True)
 class Batched(Scheme):
-    """Schemes with a sampling rate, which is stated directly or as a batch size over the size of the dataset."""
+    """Base class of schemes with a sampling rate, which is stated directly or as a batch size over the size of the dataset."""
 
     rate: Annotated[float | None, Key("probability that a record is in the sample of one step", RATE_OR_ZERO, varies=True)] = None
     batch_size: Annotated[
@@ -275,7 +280,7 @@ class OncePerEpoch(Batched):
         return False
 
     def _passes(self, runs: Runs) -> int:
-        """Return the largest number of passes that the steps or epochs can be."""
+        """Return the largest number of passes in which the stated steps or epochs can be made."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
             return runs.steps_at(None)

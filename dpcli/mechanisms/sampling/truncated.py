@@ -52,102 +52,10 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too
-SMALL_BOUND = (
-    32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
-)
-
-
-class CutSamplePart(NamedTuple):
-    """A mechanism that is chosen with a probability. log_p, log_q: the logarithm of this probability under P and Q."""
-
-    mechanism: Mechanism
-    log_p: float
-    log_q: float
-
-
-@dataclass(frozen=True, slots=True)
-class CutSample(Mechanism):
-    """A mechanism that is chosen at random from several and revealed. Its pair is not claimed to be attained."""
-
-    parts: tuple[CutSamplePart, ...]
-
-    def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the tails of the pairs; at delta = 0, the largest loss."""
-        if delta <= 0.0:
-            return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
-        return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())
-
-    def delta_floor(self) -> float:
-        return math.fsum(math.exp(max(log_p, log_q)) * mechanism.delta_floor() for mechanism, log_p, log_q in self.parts)
-
-    def zcdp(self) -> float:
-        raise NotRepresentable(NO_RHO)
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        losses_of_parts = [part.mechanism.losses() for part in self.parts]
-        removals, additions = tuple(losses[0] for losses in losses_of_parts), tuple(losses[-1] for losses in losses_of_parts)
-        log_p, log_q = tuple(part.log_p for part in self.parts), tuple(part.log_q for part in self.parts)
-        if log_p == log_q and removals == additions:
-            return (LabelledLoss(log_p, removals),)
-        return LabelledLoss(log_p, removals, log_q), LabelledLoss(log_q, additions, log_p)
-
-    def rdp(self, orders: Array) -> Array:
-        """Return the Renyi divergences: e^{(a-1) D_a} is the weighted mean of those of the parts, each times the factor of its choice."""
-        z = orders - 1.0
-        curves = np.array([z * part.mechanism.rdp(orders) for part in self.parts])
-        log_p, log_q = np.array([[part.log_p] for part in self.parts]), np.array([[part.log_q] for part in self.parts])
-        removal = log_mean(log_p, curves + z * (log_p - log_q))
-        addition = log_mean(log_q, curves + z * (log_q - log_p))
-        return np.asarray(np.maximum(removal, addition) / z * (1.0 + 1e-13))
-
-
-def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
-    """Return `spec` on a sample that is cut to `most`, for one record among up to `others` other records.
-
-    None is returned for several records, and if the mean of |R| exceeds `most` and there are more than FEW_OTHERS others.
-    """
-    q = float(rate)
-    if neighbours.records != 1:
-        return None
-    tau, ratio = _largest_tau(others, rate, most), _ratio(others, rate, most)
-    if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
-        return None
-    few = tau * (most + 1) / (q * most)
-    alpha = min(tau / ratio, 1.0 - few)  # A smaller alpha gives w more spread, and errs on the private side.
-    if alpha <= 1e-300:
-        return None
-    weights = ((1.0 - alpha - few, q), (alpha, q + tau / alpha), (few, q / (most + 1)))
-    parts = []
-    for probability, weight in weights:
-        if probability <= 0.0:
-            continue
-        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)
-        mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
-        parts.append(CutSamplePart(mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
-    return CutSample(tuple(parts))
-
-
-def _tau(others: int, rate: Fraction, most: int) -> float:
-    """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B)."""
-    return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
-
-
-def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
-    """Return the largest tau over all numbers of other records up to `others`; None if it is not known."""
-    if most >= others * rate:
-        return _tau(others, rate, most)
-    if others > FEW_OTHERS:
-        return None
-    return max(_tau(n, rate, most) for n in range(most, others + 1))
-
-
-def _ratio(others: int, rate: Fraction, most: int) -> float:
-    """Return an upper bound on tau / alpha."""
-    if rate == 1:
-        return math.inf
-    log_alpha = log_binomial_term(others, rate, most - 1)
-    return _tau(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
+FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too, which takes that long
+# Largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture. Above it, its
+# probability is at most 1/33 of the rate.
+SMALL_BOUND = 32
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -198,6 +106,100 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
     labelled = Labelled(sampled, far, log_cut) if log_cut < 0.0 else far.unclaimed()
     coupled = cut_sample(spec, rate, neighbours, others, most)
     return labelled if coupled is None else LeastOf((labelled, coupled))
+
+
+def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
+    """Return `spec` on a sample that is cut to `most`, by the coupling of the module's docstring, for one record among up to `others`.
+
+    Return None for several records, if the mean of |R| exceeds `most` and there are more than FEW_OTHERS others, and if tau or alpha is
+    too small or too large to compute with.
+    """
+    q = float(rate)
+    if neighbours.records != 1:
+        return None
+    tau, ratio = _largest_tau(others, rate, most), _ratio(others, rate, most)
+    if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
+        return None
+    # The probabilities of the largest and of the smallest weight. A smaller alpha gives w more spread, and errs on the private side.
+    probability_of_least = tau * (most + 1) / (q * most)
+    alpha = min(tau / ratio, 1.0 - probability_of_least)
+    if alpha <= 1e-300:
+        return None
+    weights = ((1.0 - alpha - probability_of_least, q), (alpha, q + tau / alpha), (probability_of_least, q / (most + 1)))
+    parts = []
+    for probability, weight in weights:
+        if probability <= 0.0:
+            continue
+        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)
+        mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
+        parts.append(CutSamplePart(mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
+    return CutSample(tuple(parts))
+
+
+class CutSamplePart(NamedTuple):
+    """A mechanism that is chosen with a probability. log_p, log_q: the logarithm of this probability under P and Q."""
+
+    mechanism: Mechanism
+    log_p: float
+    log_q: float
+
+
+@dataclass(frozen=True, slots=True)
+class CutSample(Mechanism):
+    """A mechanism that is chosen at random from several and revealed. Its pair is not claimed to be attained."""
+
+    parts: tuple[CutSamplePart, ...]
+
+    def approx_dp(self, delta: float) -> float:
+        """Return epsilon from the tails of the pairs; at delta = 0, the largest loss."""
+        if delta <= 0.0:
+            return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
+        return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())
+
+    def delta_floor(self) -> float:
+        return math.fsum(math.exp(max(log_p, log_q)) * mechanism.delta_floor() for mechanism, log_p, log_q in self.parts)
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        losses_of_parts = [part.mechanism.losses() for part in self.parts]
+        removals, additions = tuple(losses[0] for losses in losses_of_parts), tuple(losses[-1] for losses in losses_of_parts)
+        log_p, log_q = tuple(part.log_p for part in self.parts), tuple(part.log_q for part in self.parts)
+        if log_p == log_q and removals == additions:
+            return (LabelledLoss(log_p, removals),)
+        return LabelledLoss(log_p, removals, log_q), LabelledLoss(log_q, additions, log_p)
+
+    def rdp(self, orders: Array) -> Array:
+        """Return the Renyi divergences: e^{(a-1) D_a} is the weighted mean of those of the parts, each times the factor of its choice."""
+        z = orders - 1.0
+        curves = np.array([z * part.mechanism.rdp(orders) for part in self.parts])
+        log_p, log_q = np.array([[part.log_p] for part in self.parts]), np.array([[part.log_q] for part in self.parts])
+        removal = log_mean(log_p, curves + z * (log_p - log_q))
+        addition = log_mean(log_q, curves + z * (log_q - log_p))
+        return np.asarray(np.maximum(removal, addition) / z * (1.0 + 1e-13))
+
+
+def _tau(others: int, rate: Fraction, most: int) -> float:
+    """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B), where n = `others` and B = `most`."""
+    return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
+
+
+def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
+    """Return the largest tau over all numbers of other records up to `others`; None if it is not known."""
+    if most >= others * rate:
+        return _tau(others, rate, most)
+    if others > FEW_OTHERS:
+        return None
+    return max(_tau(n, rate, most) for n in range(most, others + 1))
+
+
+def _ratio(others: int, rate: Fraction, most: int) -> float:
+    """Return an upper bound on tau / alpha; inf at rate 1, or if alpha is below e^-700."""
+    if rate == 1:
+        return math.inf
+    log_alpha = log_binomial_term(others, rate, most - 1)
+    return _tau(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
 
 
 def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:

@@ -20,7 +20,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
 
-_REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
+NO_RENYI = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class PostProcessingSpec(Spec):
 class ApproxLoss(TailsOnly):
     """The loss of a pair that reveals everything with probability delta, and is the two-point pair otherwise."""
 
-    reason: ClassVar[str] = _REVEALS
+    reason: ClassVar[str] = NO_RENYI
 
     epsilon: float
     delta: float
@@ -159,7 +159,7 @@ class Approx(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon, exact for the dominating pair; inf below the stated delta."""
-        if delta < self.delta * (1.0 - 1e-12):
+        if delta < self.delta * (1.0 - 1e-12):  # by more than the rounding of a sum of deltas
             return math.inf
         return Pure(self.epsilon).approx_dp(max(0.0, (delta - self.delta) / (1.0 - self.delta) * (1.0 - 1e-12)))
 
@@ -167,7 +167,7 @@ class Approx(Mechanism):
         return self.delta
 
     def zcdp(self) -> float:
-        raise NotRepresentable(_REVEALS)
+        raise NotRepresentable(NO_RENYI)
 
     def attained(self) -> bool:
         return True

@@ -24,8 +24,8 @@ OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^2
 COARSE, FINE = 2, 16  # orders in an octave, in the search over all octaves and near the minimum
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
 HALVINGS = 60  # steps of a bisection
-UNDERFLOWN = 1e-300  # least value of a sum; a smaller one may be the result of underflow
-UNKNOWN = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
+LEAST_SUM = 1e-300  # least value of a sum; a smaller one may be the result of underflow
+NO_CGF = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class RenyiPairLoss(TailsOnly):
        2022, arXiv:2207.08335).
     """
 
-    reason: ClassVar[str] = UNKNOWN
+    reason: ClassVar[str] = NO_CGF
 
     parts: tuple[tuple[Mechanism, int], ...]
 
@@ -169,7 +169,7 @@ class RenyiPairLoss(TailsOnly):
         """Return upper bounds on the sum of the parts' Renyi divergences at `orders`; inf if there is none."""
         with np.errstate(all="ignore"):
             total = sum((count * np.asarray(mechanism.rdp(orders)) for mechanism, count in self.parts), np.zeros(len(orders)))
-        return np.where(np.isnan(total), np.inf, np.maximum(total * (1.0 + 1e-15 * (2 + len(self.parts))), UNDERFLOWN))
+        return np.where(np.isnan(total), np.inf, np.maximum(total * (1.0 + 1e-15 * (2 + len(self.parts))), LEAST_SUM))
 
 
 @shared(16)

@@ -27,14 +27,17 @@ class StatedSpec(Spec):
     ] = None
 
     def stated(self) -> Mechanism:
-        """Return the mechanism as stated, for one change of a record or unit as `stated_for` says."""
+        """Return the mechanism as stated, for one change of a record or unit as `stated_for` says. Each subclass overrides this."""
         raise InputError(f"{type(self).__name__} states nothing")
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return grouped(self.stated(), self.changes(neighbours))
 
     def changes(self, neighbours: Neighbours) -> int:
-        """Return how many changes of the stated kind make up one change of the file's kind."""
+        """Return how many changes of the stated kind make up one change of the file's kind.
+
+        Raises InputError if a unit contributes several records and `stated_for` is not stated.
+        """
         if self.stated_for is None and neighbours.contributions > 1:
             raise InputError(
                 f'a unit contributes at most {neighbours.contributions} records: say whom the guarantee covers, stated_for = "record" '
@@ -51,7 +54,7 @@ class EpsilonSpec(StatedSpec):
     epsilon: float
 
     def priced(self, epsilon: float) -> Mechanism:
-        """Return the mechanism with this epsilon."""
+        """Return the mechanism with this epsilon. Each subclass overrides this."""
         raise InputError(f"{type(self).__name__} states nothing")
 
     def stated(self) -> Mechanism:

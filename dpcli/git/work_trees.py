@@ -1,0 +1,62 @@
+"""Git work trees and the paths of files in them, found in the file system without running git."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+
+def work_tree(folder: str) -> str | None:
+    """Return the root of the git work tree that contains a folder. It is the folder or the nearest one above it; None without one."""
+    return next((place for place in (folder, *folders_above(folder)) if _is_work_tree(place)), None)
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that contain a path, from the innermost to the root of the file system."""
+    folder = os.path.dirname(path)
+    while folder != path:
+        yield folder
+        folder, path = os.path.dirname(folder), folder
+
+
+def _is_work_tree(folder: str) -> bool:
+    # Git ignores an empty folder .git. In a submodule and in a work tree that was added to a repository, .git is a file.
+    place = os.path.join(folder, ".git")
+    return os.path.isfile(place) or os.path.lexists(os.path.join(place, "HEAD"))
+
+
+def path_in_repository(path: str) -> str:
+    """Return the path relative to the root of its repository, with forward slashes, as CI systems expect it.
+
+    For REVISION:PATH, the result is PATH. A path outside of every repository, standard input and the address of a ledger are unchanged.
+    """
+    absolute = os.path.abspath(path)
+    if path.startswith(("-", "<")) or "://" in path:
+        return path
+    if not os.path.lexists(absolute) and ":" in path:
+        revision, _, inside = path.partition(":")
+        return path_in_repository(inside) if inside.startswith("./") else inside or revision
+    real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
+    for place in (real, absolute):
+        for root in roots(place, ""):
+            if holds(root, place):
+                return os.path.relpath(place, root).replace(os.sep, "/")
+    return path.replace(os.sep, "/")
+
+
+def roots(path: str, policy: str) -> Iterator[str]:
+    """Yield the work trees to which a path may be relative: those around the policy, the working directory and the file itself.
+
+    If `policy` is no file, the working directory takes its place. Work trees may be repeated.
+    """
+    current = os.path.realpath(os.getcwd())
+    around_policy = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
+    for folder in (around_policy, current, os.path.dirname(path)):
+        root = work_tree(folder)
+        if root is not None:
+            yield root
+
+
+def holds(top: str, path: str) -> bool:
+    """Return whether a path lies in the folder `top`, or is this folder. Both paths must be absolute."""
+    return os.path.commonpath((top, path)) == top
