@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -193,3 +194,20 @@ def test_a_curve_of_nothing_known_claims_nothing() -> None:
     lost = Lattice(1.0, 0.1, 0, np.array([0.5, math.nan]), 0.0, 0.0, 0.0, 0.0)
     assert GridCurve(lost, 0.0, 0.0).delta(0.05) == (0.0, 1.0)
     assert GridCurve(lost, 0.0, 0.0).epsilon(math.log(1e-5)) == (-math.inf, math.inf)
+
+
+@of_each("log_error", [1e-6, 0.1, 2.0, 8.0, 900.0])
+def test_a_common_error_counts_with_its_exponential(log_error: float) -> None:
+    """All masses, and the mass that was left out, may be larger by e^log_error."""
+    weights = np.array([0.2, 0.5, 0.3])
+    lattice = Lattice(
+        tilt=1.5, spacing=0.2, start=10, weights=weights, log_scale=-9.0, infinite=0.0, error=1e-3, log_error=log_error
+    )
+    exact = replace(lattice, log_error=0.0)
+    epsilons = np.linspace(1.0, 3.0, 21)
+    low, high = bounds(lattice, epsilons)
+    with np.errstate(over="ignore"):
+        assert (high >= np.minimum(bounds(exact, epsilons)[1] * np.exp(log_error) * (1.0 - 1e-9), 1.0)).all()
+    assert (low <= curve(lattice, epsilons) * math.exp(-log_error)).all()
+    found, known = GridCurve(lattice, 0.0, 0.0).epsilon(-4.0)[1], GridCurve(exact, 0.0, 0.0).epsilon(-4.0 - log_error)[1]
+    assert found >= known * (1.0 - 1e-9)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcli.base.stated import stated
 from dpcli.numerics.closed.discrete_tails import two_point_epsilon
 from tests import oracles
 from tests.cases import of_each
@@ -78,3 +79,10 @@ def test_edges() -> None:
     assert two_point_epsilon((), 1e-5) == 0.0
     assert two_point_epsilon(((1.0, 1),), 0.999) == 0.0
     assert two_point_epsilon(((0.5, 4), (1.0, 2)), 1e-300) <= 4.0
+
+
+@of_each(("epsilon", "count"), [(13.2, 8058), (142.4835223654604, 2118176), (45.9, 364693818), (109.9489737375877, 6)])
+def test_the_largest_loss_is_rounded_up(epsilon: float, count: int) -> None:
+    """All of the mass may lie at the largest loss, so an epsilon that is an ulp below it has a delta far above 1e-300."""
+    assert stated(two_point_epsilon(((epsilon, count),), 1e-300)) >= count * stated(epsilon)
+    assert stated(two_point_epsilon(((epsilon, count), (0.1, 3)), 0.0)) >= count * stated(epsilon) + 3 * stated(0.1)

@@ -18,7 +18,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
-LARGE_EPSILON = 30.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
+LARGE_EPSILON = 700.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,9 @@ class RandomizedResponse(Mechanism):
         return self.epsilon - log_total, -log_total
 
     def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the exact delta(eps) = p - e^eps (1-p)/(k-1)."""
-        if delta == 0.0:
-            return self.epsilon
-        log_true, log_false = self._log_probabilities()
-        excess = math.exp(log_true) * (1.0 + 1e-15) - delta
-        return max(0.0, math.log(excess) - log_false) if excess > 0.0 else 0.0
+        """Return the eps' with p - e^eps' (1-p)/(k-1) = delta, which is eps + log(1 - delta/p). No digits are lost with many categories."""
+        lost = delta * (1.0 + (self.categories - 1) * math.exp(-self.epsilon)) * (1.0 - 2e-15)
+        return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()
@@ -68,20 +65,22 @@ class BlankedResponse(Mechanism):
     categories: int
 
     def _log_ratios(self) -> tuple[float, float]:
-        """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon."""
+        """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon and with very many categories."""
         k, e0 = self.categories, self.epsilon
-        log_true = -math.log1p((k - 1) / k * math.expm1(-e0))
-        if e0 < LARGE_EPSILON:
-            return log_true, -math.log1p(math.expm1(e0) / k)
-        return log_true, math.log(k) - e0 - math.log1p((k - 1) * math.exp(-e0))
+        if e0 >= LARGE_EPSILON:
+            others = math.log1p((k - 1) * math.exp(-e0))
+            return math.log(k) - others, math.log(k) - e0 - others
+        log_false = -math.log1p(math.expm1(e0) / k)
+        return e0 + log_false if e0 < math.log(k) else math.log(k) - math.log1p((k - 1) * math.exp(-e0)), log_false
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon from delta(eps) = p - e^eps / k, or (k-1)/k - e^eps (1-p) in the other direction, rounded up."""
         k, (log_true, log_false) = self.categories, self._log_ratios()
         epsilons = [0.0]
-        for largest_loss, mass in ((log_true, math.exp(log_true) / k), (-log_false, (k - 1) / k)):
-            if delta < mass:
-                log_kept = math.log1p(-delta / mass)
+        for largest_loss, inverse_mass in ((log_true, 1.0 + (k - 1) * math.exp(-self.epsilon)), (-log_false, k / (k - 1))):
+            lost = delta * inverse_mass * (1.0 - 2e-15)
+            if lost < 1.0:
+                log_kept = math.log1p(-lost)
                 epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))
         return max(epsilons)
 
@@ -92,12 +91,12 @@ class BlankedResponse(Mechanism):
         return True
 
     def losses(self) -> tuple[AtomicLoss, AtomicLoss]:
-        log_true, log_false = self._log_ratios()
-        # Log probabilities of the true category and of all false ones under the uniform response.
-        uniform_true, uniform_false = -math.log(self.categories), math.log1p(-1.0 / self.categories)
+        k, (log_true, log_false) = self.categories, self._log_ratios()
+        # Log probabilities of the true category and of all false ones, under the response and under the uniform response.
+        others = math.log1p((k - 1) * math.exp(-self.epsilon))
         return (
-            AtomicLoss((uniform_true, uniform_false), (log_true, log_false)),
-            AtomicLoss((log_true + uniform_true, log_false + uniform_false), (-log_true, -log_false)),
+            AtomicLoss((-math.log(k), math.log1p(-1.0 / k)), (log_true, log_false)),
+            AtomicLoss((-others, math.log(k - 1) - self.epsilon - others), (-log_true, -log_false)),
         )
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from dpcli.base.stated import total
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.roots import bracket_root
@@ -169,9 +170,9 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
     """Return an upper bound on the smallest epsilon at which the hockey-stick divergence of the sum is at most `delta`.
 
     For one size it is exact up to 1e-9, relative. For several sizes it is at most about 1e-3 too large, because of the lattice. It never
-    exceeds the sum of all sizes, the largest possible loss.
+    exceeds the sum of all sizes, the largest possible loss, which is rounded up.
     """
-    worst = math.fsum(n * e for e, n in sizes)
+    worst = total((n, e) for e, n in sizes)
     if delta <= 0.0 or not sizes:
         return worst
     masses, losses, error = _binomial_masses(*sizes[0]) if len(sizes) == 1 else _lattice_masses(sizes, delta)
@@ -183,7 +184,11 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
 
     if excess(0.0) <= 0.0:
         return 0.0
-    return min(worst, bracket_root(excess, 0.0, worst, rtol=1e-12)[1]) if excess(worst) <= 0.0 else worst
+    if excess(worst) > 0.0:
+        return worst
+    return min(
+        worst, bracket_root(excess, 0.0, worst, rtol=1e-12)[1] * (1.0 + 4e-16)
+    )  # the factor covers the rounding of the losses
 
 
 def _binomial_masses(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float], float]]:

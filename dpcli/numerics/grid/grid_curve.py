@@ -71,7 +71,8 @@ class GridCurve:
     @property
     def rounding(self) -> float:
         """A bound on a common relative error of all weights and sums of them."""
-        return self.lattice.log_error + 1e-12 + 4e-16 * len(self.lattice.weights)
+        common = self.lattice.log_error
+        return (math.expm1(common) if common < 700.0 else math.inf) + 1e-12 + 4e-16 * len(self.lattice.weights)
 
     @cached_property
     def _known(self) -> bool:
@@ -109,13 +110,14 @@ class GridCurve:
         return _Sums(loss, lattice.spacing, first, second)
 
     def _upper(self, sums: _Sums, at: float) -> float:
-        """Return an upper bound on delta without its infinite losses, divided by e^{M - t reference}. It is inf if the slack is.
+        """Return an upper bound on delta without its infinite losses, divided by e^{M - t reference}. It is inf if an error is.
 
         at: epsilon minus the reference of the sums.
         """
-        if self.slack == math.inf:  # times a factor that underflows to 0 it would be NaN
+        if math.inf in (self.slack, self.rounding):  # times a factor that underflows to 0 it would be NaN
             return math.inf
-        return max(sums.curve(at) + self.rounding * sums.size(at) + self.slack * math.exp(min(-self.lattice.tilt * at, 700.0)), 0.0)
+        slack = self.slack * (1.0 + self.rounding) * math.exp(min(-self.lattice.tilt * at, 700.0))
+        return max(sums.curve(at) + self.rounding * sums.size(at) + slack, 0.0)
 
     def _lower(self, sums: _Sums, at: float) -> float:
         """Return a lower bound on the quantity that `_upper` bounds. It is 0 if there is none."""
