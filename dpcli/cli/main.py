@@ -14,7 +14,7 @@ import click
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import COMMANDS
 from dpcli.cli.completion import VARIABLE, register
-from dpcli.cli.groups import LazyGroup, hinted
+from dpcli.cli.groups import LazyGroup, with_suggestion
 from dpcli.cli.options import global_options
 from dpcli.cli.printing import complain, discard, message_of, open_closed_streams, show, standard_error
 
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
         return leaving.exit_code
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
-            error = hinted(error)
+            error = with_suggestion(error)
         with standard_error():
             error.show()
         _report(error, arguments)
