@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
         from dpcli.base.lazy import load
 
         command: click.Command = load(self.table[cmd_name][0])
-        return prepared(command, ctx.find_root().command)
+        return prepare(command, ctx.find_root().command)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
@@ -114,19 +114,19 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])
 
 
-def prepared(command: click.Command, root: click.Command) -> click.Command:
-    """Return the command, changed in place so that it accepts the options of the root, and refuses an option with two values.
+def prepare(command: click.Command, root: click.Command) -> click.Command:
+    """Change a command so that it accepts the options of the root, and refuses an option that is given two values. Return the command.
 
     Click would take the last of two values without a message, which is dangerous for caps. Options that may be repeated, and flags without
-    a value, are accepted as before. A command that was changed already is returned as it is.
+    a value, are accepted as before. A command that was changed already stays as it is.
     """
     if "make_parser" not in vars(command):
-        with_global_options(command, root)
+        add_global_options(command, root)
         command.make_parser = partial(_strict_parser, command.make_parser)  # type: ignore[method-assign]
     return command
 
 
-def with_global_options(command: click.Command, root: click.Command) -> None:
+def add_global_options(command: click.Command, root: click.Command) -> None:
     """Add to the command each option of the root that shares no name with its own options. Only the help of the root lists them."""
     flags = {name for parameter in command.params for name in parameter.opts}
     for option in root.params:
@@ -161,7 +161,7 @@ def _process_once(
     process(value, state)
 
 
-def hinted(error: click.NoSuchOption) -> click.UsageError:
+def with_suggestion(error: click.NoSuchOption) -> click.UsageError:
     """Return the error for an unknown option, with a suggestion if there is one."""
     words = _hint(error.option_name, error.ctx)
     return click.UsageError(f"no such option '{error.option_name}'; {words}", error.ctx) if words else error

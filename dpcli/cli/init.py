@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dpcli.cli.outputs import new_file_option, write_new, write_new_pipeline
+from dpcli.cli.new_files import new_file_option, write_new, write_new_pipeline
 
 # The configurations among the templates, each with the steps that the user must take after it was written.
 NEXT_STEPS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -13,7 +14,7 @@ import click
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import COMMANDS
 from dpcli.cli.completion import VARIABLE, register
-from dpcli.cli.groups import LazyGroup, hinted
+from dpcli.cli.groups import LazyGroup, with_suggestion
 from dpcli.cli.options import global_options
 from dpcli.cli.printing import complain, discard, message_of, open_closed_streams, show, standard_error
 
@@ -69,7 +70,7 @@ def _leave(code: int) -> NoReturn:
 def main(arguments: list[str]) -> int:
     """Run the command line and return its exit code, as listed in the help of `cli`.
 
-    Results go to standard output, messages to standard error. An internal error is raised again if the arguments contain "-vv".
+    Results go to standard output, messages to standard error.
     """
     open_closed_streams()
     if VARIABLE in os.environ:
@@ -85,7 +86,7 @@ def main(arguments: list[str]) -> int:
         return leaving.exit_code
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
-            error = hinted(error)
+            error = with_suggestion(error)
         with standard_error():
             error.show()
         _report(error, arguments)
@@ -114,9 +115,18 @@ def _report(error: BaseException, arguments: list[str]) -> None:
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:
-    """Print a message about a bug in dpcli and return the exit code 70. Raise the error again if the arguments contain "-vv"."""
+    """Print a message about a bug in dpcli and, if -v is given twice, the trace of the error. Return the exit code 70."""
     complain(f"internal error ({type(error).__name__}: {error}): no number was printed; please report it (trace: dpcli -vv ...)")
     _report(error, arguments)
-    if "-vv" in arguments:
-        raise error
+    if sum(map(_verbosity, arguments)) >= 2:
+        import traceback
+
+        with standard_error():
+            click.echo("".join(traceback.format_exception(error)), nl=False, err=True)
     return 70
+
+
+def _verbosity(word: str) -> int:
+    """Return how often a word of the command line contains -v: 2 for "-vv" and "-qvv", 1 for "--verbose"."""
+    is_short = re.fullmatch("-[qv]+", word) is not None
+    return word.count("v") if is_short else int(word == "--verbose")

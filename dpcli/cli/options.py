@@ -165,15 +165,15 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
 
 
 def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
-    """Return each output as FORMAT=PATH. Raises InputError for a format that -f refuses, or a repeated path."""
-    result = tuple(named_output(output, formats) for output in given)
-    paths = [output.partition("=")[2] for output in result]
+    """Return each output as FORMAT=PATH. Raises InputError for a format that is not offered, the path "-", or a repeated path."""
+    named_outputs = tuple(named_output(output, formats) for output in given)
+    paths = [output.partition("=")[2] for output in named_outputs]
     if "-" in paths:
         from dpcli.cli.document_files import DASH_REFUSAL
 
         raise InputError(f"--output: {DASH_REFUSAL}")
     each_once(paths)
-    return result
+    return named_outputs
 
 
 def each_once(paths: Sequence[str]) -> None:
@@ -211,7 +211,8 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
     """Return a function that runs the command, and writes an error into the reports before it raises the error.
 
-    An error about a missing package is raised as `Unavailable`. The other parameters are those of `output_options`.
+    A missing package of an extra is raised as `Unavailable`. An ordinary exit, or a reader of the output that has left, is no error. The
+    other parameters are those of `output_options`.
     """
 
     @wraps(function)

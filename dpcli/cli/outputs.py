@@ -1,25 +1,21 @@
-"""Checks that no output of a command replaces an input, private data or a ledger, and the writing of new files.
+"""Checks that no output of a command replaces an input, private data or a ledger.
 
-`require_writable` makes all checks of outputs. dpcli release calls it before it charges a ledger, so that it is not charged for an output
-that fails. `write_new` and `write_new_pipeline` write files that must not exist.
+`require_writable` makes all checks. dpcli release calls it before it charges a ledger, so that it is not charged for an output that fails.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, SECTIONS, TAKEN_FOR_DATA
-from dpcli.cli.printing import show, standard_error
 
 # The keys of `ENDINGS` in dpcli.release.engines.source_files. A test compares the two.
 DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")
@@ -30,7 +26,6 @@ NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  
 SCHEDULE_TABLE = "run"  # the tables [[run]] of a schedule name pipeline files
 # A text in single or double quotes. It finds the paths in a pipeline file that has errors.
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
-LARGEST_HINTED_DELTA = 1e-6  # largest delta that a hint suggests; for datasets of 10^5 records or more it is smaller
 # The chart format for each ending of a picture. `picture.py` takes the first ending that fits, so .vl.json stands before .json.
 PICTURE_ENDINGS = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
 PICTURES_ALONE = (".svg", ".png", ".vl.json")  # endings of pictures that are not endings of documents
@@ -159,7 +154,7 @@ def _input_names(given: str, path: str) -> bool:
         named_paths = [os.path.join(folder, text) for text in _texts(tables)]
         if any(os.path.exists(name) and os.path.samefile(path, name) for name in named_paths):
             return True
-    pattern = _table(tables, "source").get("path")
+    pattern = table_named(tables, "source").get("path")
     if not isinstance(pattern, str) or "\0" in pattern:
         return False
     return bool(load(TAKEN_FOR_DATA)(path, pattern, folder))
@@ -197,87 +192,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def path_or_stdout(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of a new file; None for "-", which stands for standard output."""
-    return None if path == "-" else path
-
-
-new_file_option = click.option(
-    "-o",
-    "--output",
-    metavar="PATH",
-    callback=path_or_stdout,
-    help="Write to PATH, which must not exist; without it, or for -, write to standard output.",
-)
-
-
-def write_new(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
-    """Write a text to a new file and print a line about it; without a path, print the text.
-
-    Args:
-        path: Path of the file; None for standard output.
-        text: The text.
-        data: Content of the file if it differs from `text`.
-        then: End of the line that is printed.
-
-    Raises:
-        InputError: The file exists, cannot be written, or is protected; or SQLite might create a file of this name next to a ledger.
-    """
-    if path is None:
-        show(text)
-        return
-    require_free(path)
-    try:
-        with open(path, "xb") as file:
-            _write_all(path, file, text.encode() if data is None else data)
-    except FileExistsError:
-        what = "a directory" if os.path.isdir(path) else "a file"
-        raise InputError(f"{path}: expected a path that does not exist yet, found {what}") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    settings = getattr(click.get_current_context(silent=True), "obj", None)
-    if settings is None or not settings.quiet:
-        with standard_error():
-            click.echo(f"wrote {path}{then}", err=True)
-
-
-def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
-    """Write the data. If this fails, remove the file and raise the error."""
-    try:
-        file.write(data)
-        file.flush()
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(path)
-        raise
-
-
-def write_new_pipeline(path: str | None, text: str) -> None:
-    """Print a pipeline file, or write it to a new file and print the next command to run."""
-    then = "" if path is None else f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"
-    write_new(path, text, then=then)
-
-
-def _delta_flag(text: str) -> str:
-    """Return the flag --delta for `dpcli account`, with a leading space, if the file states no delta; else "".
-
-    The value is the largest power of ten below a tenth of 1 / dataset_size, but at most `LARGEST_HINTED_DELTA`, which is also the value
-    without a dataset size. `text` must be TOML.
-    """
-    import tomli
-
-    tables = tomli.loads(text)
-    privacy, budget = _table(tables, "privacy"), _table(tables, "budget")
-    if "delta" in privacy or "delta" in budget:
-        return ""
-    size = privacy.get("dataset_size")
-    if type(size) is not int or size <= 0:
-        return f" --delta {LARGEST_HINTED_DELTA:g}"
-    below_a_tenth_of_inverse_size = 10.0 ** -(math.floor(math.log10(size)) + 2)
-    return f" --delta {min(LARGEST_HINTED_DELTA, below_a_tenth_of_inverse_size):g}"
-
-
-def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def table_named(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the table of this name; an empty table if there is none."""
     value = tables.get(name)
     return value if isinstance(value, dict) else {}

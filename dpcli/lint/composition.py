@@ -65,17 +65,19 @@ def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    groups: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
+    entries_of_sampling: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
         scheme = entry.sampling
-        if entry.name in parts or entry.sample == OWN or not isinstance(scheme, Batched) or not scheme.amplified:
+        states_own_sample = entry.name in parts or entry.sample == OWN
+        if states_own_sample or not isinstance(scheme, Batched) or not scheme.amplified:
             continue
         rate = scheme.exact_rate(pipeline.privacy.dataset_size)
-        if rate is None or not 0 < rate < 1:
+        if rate is None or not 0 < rate < 1:  # without amplification it does not matter whether two mechanisms share a sample
             continue
         steps = entry.steps if entry.epochs is None else ceil(steps_in(entry.epochs, rate))
-        groups.setdefault((type(scheme), float(rate), steps, entry.partition), []).append((path, entry))
-    for same_sampling in groups.values():
+        sampling = (type(scheme), float(rate), steps, entry.partition)
+        entries_of_sampling.setdefault(sampling, []).append((path, entry))
+    for same_sampling in entries_of_sampling.values():
         yield from _ambiguous_samples(_one_of_each_list(same_sampling))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import ceil, exp
 
@@ -13,6 +14,8 @@ from dpcli.lint.sections import findings_where, is_on, names_one_of, normalized,
 from dpcli.mechanisms.neighbours import Adjacency
 
 ANALYTIC_WORDS = ("analytic", "exact", "balle")  # words for a calibration that is valid for every epsilon (Balle & Wang 2018)
+SANITISED_WORDS = ("saniti", "smooth")  # words for an epsilon that was released by smooth sensitivity
+NOT_NEGATED = "".join(f"(?<!{negation})" for negation in ("not_", "not_the_", "no_", "without_", "never_", "un", "in"))
 APPROXIMATION_WORDS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")  # accountants without an upper bound
 ACCOUNTANT_KEYS = frozenset({"accountant", "accounting", "analysis"})
 ACCOUNTED_SECTIONS = ("train", "pate", "pmixed", "prompt", "generate", "audit")  # sections that may name an accountant
@@ -28,7 +31,12 @@ def _classical_calibrations(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _from_classical_noise(text: str) -> bool:
     """Return whether a normalised text mentions Gaussian noise and no analytic or exact calibration."""
-    return "gaussian" in text and not any(word in text for word in ANALYTIC_WORDS)
+    return "gaussian" in text and not _affirms(text, ANALYTIC_WORDS)
+
+
+def _affirms(text: str, words: tuple[str, ...]) -> bool:
+    """Return whether a normalised text has one of these words without a negation directly before it, as in "not_exact"."""
+    return re.search(f"{NOT_NEGATED}(?:{'|'.join(words)})", text) is not None
 
 
 def _ambiguous_dimensions(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -63,8 +71,7 @@ def _data_dependent_epsilons(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         text = _words(entry)
         is_stated = hasattr(entry.spec, "stated_for")  # a guarantee that the file states, and no mechanism that dpcli prices
-        is_sanitised = any(word in text for word in ("saniti", "smooth"))
-        if is_stated and "data_dependent" in text and not is_sanitised:
+        if is_stated and "data_dependent" in text and not _affirms(text, SANITISED_WORDS):
             yield RuleFinding(path, message)
 
 

@@ -30,7 +30,7 @@ def _short_runs(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(section in ("train", "federated") for section, _ in pipeline.sections):
         return  # dpcli train runs the number of steps that is charged, and a round is no pass over the data
     if pipeline.privacy.releases == "outputs":
-        return  # queries
+        return  # the mechanisms are queries, and no training
     findings = []
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline) if _trains(entry) else None

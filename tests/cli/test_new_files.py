@@ -16,7 +16,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import COMMANDS
-from dpcli.cli import outputs
+from dpcli.cli import new_files
 from dpcli.cli.main import cli
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.commands.importing import SUBCOMMANDS
@@ -114,7 +114,7 @@ def test_a_group_of_one_is_what_a_file_says(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.toml"
 
-    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = outputs._write_all) -> None:
+    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = new_files._write_all) -> None:
         class Full:
             def write(self, _: bytes) -> None:
                 file.write(b"format")
@@ -122,9 +122,9 @@ def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch:
 
         fill(_path, Full(), b"")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(outputs, "_write_all", full)
+    monkeypatch.setattr(new_files, "_write_all", full)
     with pytest.raises(InputError, match="No space left"):
-        outputs.write_new(str(path), "format = 1\n")
+        new_files.write_new(str(path), "format = 1\n")
     assert not path.exists()
 
 

@@ -222,3 +222,24 @@ def test_linting_imports_no_numpy(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0].startswith("[1, 0, ") and done.stdout.splitlines()[1] == "[]"
+
+
+@of_each(
+    "rule, description, expected",
+    [
+        ("DP106", "Gaussian noise by the classical formula", True),
+        ("DP106", "Gaussian noise, not the analytic calibration", True),
+        ("DP106", "Gaussian noise, inexact", True),
+        ("DP106", "Gaussian noise by the exact calibration", False),
+        ("DP111", "data-dependent epsilon of the votes", True),
+        ("DP111", "data-dependent epsilon of the votes, not sanitised", True),
+        ("DP111", "data-dependent epsilon of the votes, unsanitised", True),
+        ("DP111", "data-dependent epsilon of the votes, without smooth sensitivity", True),
+        ("DP111", "data-dependent epsilon of the votes, sanitised", False),
+        ("DP111", "data-dependent epsilon of the votes by smooth sensitivity", False),
+    ],
+)
+def test_a_negated_word_excuses_nothing(rule: str, description: str, expected: bool, tmp_path: Path) -> None:
+    keys = 'type = "approx-dp"\nepsilon = 3.0\ndelta = 1e-9'
+    text = HEAD + f'\n[[mechanism]]\nname = "answers"\n{keys}\ndescription = "{description}"\n'
+    assert (rule in {diagnostic.rule for diagnostic in linted(text, tmp_path)}) == expected

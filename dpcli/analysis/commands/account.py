@@ -141,7 +141,7 @@ def _account_of_flags(
     outcome = with_alternatives(outcome, others, digits)
     code = emit(_with_place_of_cap(outcome, data, result), format_, outputs)
     if write is not None:
-        from dpcli.cli.outputs import write_new_pipeline
+        from dpcli.cli.new_files import write_new_pipeline
 
         write_new_pipeline(write, text)
     return code

@@ -72,7 +72,7 @@ def command(
     text = solved_text(data, result) if write is not None else ""
     code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
     if write is not None:
-        from dpcli.cli.outputs import write_new_pipeline
+        from dpcli.cli.new_files import write_new_pipeline
 
         write_new_pipeline(write, text)
     return code

@@ -77,7 +77,7 @@ def command(
         text = solved_text(data, result) if write is not None else ""
     code = emit(document(result, diagnostics), format_, outputs)
     if write is not None:
-        from dpcli.cli.outputs import write_new_pipeline
+        from dpcli.cli.new_files import write_new_pipeline
 
         write_new_pipeline(write, text)
     return code

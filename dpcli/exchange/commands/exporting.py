@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dpcli.cli.groups import LazyGroup
-from dpcli.cli.outputs import new_file_option, path_or_stdout, write_new
+from dpcli.cli.new_files import new_file_option, path_or_stdout, write_new
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.exchange.commands.exporting:export_opacus", "The state of an Opacus accountant."),

@@ -12,8 +12,8 @@ import click
 
 from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
+from dpcli.cli.new_files import new_file_option, write_new_pipeline
 from dpcli.cli.options import adjacency_option, composed, dataset_size_option
-from dpcli.cli.outputs import new_file_option, write_new_pipeline
 
 if TYPE_CHECKING:
     from dpcli.exchange.foreign import Asserted

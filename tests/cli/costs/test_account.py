@@ -153,7 +153,10 @@ def test_names_cannot_smuggle_escapes_or_formulas() -> None:
     assert dpcli("account", "-", stdin=text).code == 0
 
 
-def test_internal_error_is_70_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+@of_each("flags", [(), ("-v",), ("-vv",), ("-v", "-v"), ("-qvv",), ("--verbose", "-v")])
+def test_internal_error_is_70_with_a_trace_only_if_v_is_given_twice(
+    flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dpcli.analysis.account
 
     def broken(*_: object, **__: object) -> None:
@@ -162,10 +165,11 @@ def test_internal_error_is_70_without_a_trace(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(dpcli.analysis.account, "account", broken)
     from tests.command import dpcli as run
 
-    result = run("account", "examples/mnist.toml")
+    result = run("account", "examples/mnist.toml", *flags)
     assert result.code == 70
     assert result.out == ""
     assert "internal error (ZeroDivisionError: boom)" in result.err
+    assert ("Traceback" in result.err) == ("".join(flags).count("v") >= 2)
 
 
 def test_the_smallest_delta_there_is_has_an_epsilon(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""The writing of files that must not exist before, such as a pipeline file that a command makes."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from contextlib import suppress
+from typing import IO
+
+import click
+
+from dpcli.base.errors import InputError
+from dpcli.cli.outputs import require_free, table_named
+from dpcli.cli.printing import show, standard_error
+
+LARGEST_HINTED_DELTA = 1e-6  # largest delta that a hint suggests; for datasets of 10^5 records or more it is smaller
+
+
+def path_or_stdout(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+    """Return the path of a new file; None for "-", which stands for standard output."""
+    return None if path == "-" else path
+
+
+new_file_option = click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    callback=path_or_stdout,
+    help="Write to PATH, which must not exist; without it, or for -, write to standard output.",
+)
+
+
+def write_new(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
+    """Write a text to a new file and print a line about it; without a path, print the text.
+
+    Args:
+        path: Path of the file; None for standard output.
+        text: The text.
+        data: Content of the file if it differs from `text`.
+        then: End of the line that is printed.
+
+    Raises:
+        InputError: The file exists, cannot be written, or is protected; or SQLite might create a file of this name next to a ledger.
+    """
+    if path is None:
+        show(text)
+        return
+    require_free(path)
+    try:
+        with open(path, "xb") as file:
+            _write_all(path, file, text.encode() if data is None else data)
+    except FileExistsError:
+        what = "a directory" if os.path.isdir(path) else "a file"
+        raise InputError(f"{path}: expected a path that does not exist yet, found {what}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    settings = getattr(click.get_current_context(silent=True), "obj", None)
+    if settings is None or not settings.quiet:
+        with standard_error():
+            click.echo(f"wrote {path}{then}", err=True)
+
+
+def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
+    """Write the data. If this fails, remove the file and raise the error."""
+    try:
+        file.write(data)
+        file.flush()
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def write_new_pipeline(path: str | None, text: str) -> None:
+    """Print a pipeline file, or write it to a new file and print the next command to run."""
+    then = "" if path is None else f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"
+    write_new(path, text, then=then)
+
+
+def _delta_flag(text: str) -> str:
+    """Return the flag --delta for `dpcli account`, with a leading space, if the file states no delta; else "".
+
+    The value is the largest power of ten below a tenth of 1 / dataset_size, but at most `LARGEST_HINTED_DELTA`, which is also the value
+    without a dataset size. `text` must be TOML.
+    """
+    import tomli
+
+    tables = tomli.loads(text)
+    privacy, budget = table_named(tables, "privacy"), table_named(tables, "budget")
+    if "delta" in privacy or "delta" in budget:
+        return ""
+    size = privacy.get("dataset_size")
+    if type(size) is not int or size <= 0:
+        return f" --delta {LARGEST_HINTED_DELTA:g}"
+    below_a_tenth_of_inverse_size = 10.0 ** -(math.floor(math.log10(size)) + 2)
+    return f" --delta {min(LARGEST_HINTED_DELTA, below_a_tenth_of_inverse_size):g}"
