@@ -345,11 +345,8 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
         declared = "neither"
         if column.min is not None or column.max is not None:
             declared = "only max" if column.min is None else "only min"
-        yield (
-            (key,),
-            f"min and max in [source.columns.{name}], which bound what one row adds",
-            f'"{name}", which declares {declared}',
-        )
+        bounds = f"min and max in [source.columns.{name}], which bound what one row adds"
+        yield (key,), bounds, f'"{name}", which declares {declared}'
         return
     values, largest = stepped_range(source, name), max(abs(column.min), abs(column.max))
     if values.least == values.most:

@@ -54,7 +54,7 @@ def release(
     Raises:
         InputError: The file asks for something that cannot be done.
         Denied: The file's budget or the ledger refuses the charge.
-        CannotCertify, NotRepresentable: The ledger cannot certify the cost in its own terms.
+        CannotCertify, NotRepresentable: The release has no cost under the terms of the ledger.
         LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
         Unavailable: A package is missing.
         InternalError: A library raised an error of its own; its message is not shown, because it may quote the data.

@@ -111,7 +111,7 @@ def _pandas_column(column: Any) -> Any:
 
 
 def _type_without_texts(dtype: Any) -> str:
-    """Return the name of a pandas type none of whose values a csv has a text for, such as intervals; "" for all other types."""
+    """Return the name, in upper case, of a pandas type whose values have no text in a csv, such as intervals; "" for all other types."""
     categories = getattr(dtype, "categories", None)
     if categories is not None:
         return _type_without_texts(categories.dtype)

@@ -93,7 +93,7 @@ class MeanQuery(ColumnQuery):
 
     If `count` gives a public number of rows, the noisy sum is divided by it. Otherwise the noisy sum is divided by a noisy count. Values
     are then centred at the middle of the range, so that a row adds at most half of the range, and the cost is split between sum and count
-    so that the error of the mean is smallest.
+    so that the error is smallest if the mean may be anywhere in the range.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
