@@ -87,6 +87,7 @@ class Column:
         return math.floor(value / self.unit_step + 0.5)
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of keys that contradict each other, or that lack another key."""
         if self.min is not None and self.max is not None and not self.min < self.max:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         step = self.unit_step
@@ -205,6 +206,7 @@ class Source:
     output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of keys that contradict each other, or that lack another key, and those of the columns."""
         if self.path is not None and self.url is not None:
             yield ("path",), "path or url", "both"
         if self.table is not None and self.path is None and self.url is None:
