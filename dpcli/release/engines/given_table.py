@@ -137,7 +137,7 @@ def text_of(value: object) -> str | None:
         if value is None or value != value:  # None, NaN, NaT
             return None
         if isinstance(value, str):
-            value.encode()  # raises an error if the text is not Unicode, so that it counts as missing
+            value.encode()  # raises an error if the text is not Unicode; the text then counts as missing
             return str(value)
         return _other_text(value)
     return None
