@@ -185,7 +185,7 @@ def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values:
 
 
 # Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # the noise of the squares dominates the error
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # squares have the largest range
 MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so that the sensitivity fits into 64 bits
 
 
