@@ -118,7 +118,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
-    """Raise InputError unless the stored answers are those of the session, and are about the data of the plan."""
+    """Raise InputError unless the stored answers are those of the session, and about the plan's data or a file that is gone."""
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
