@@ -54,18 +54,22 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta_left(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None and budget.epsilon is not None:
-        # A query that states rho has no finite pure epsilon.
-        left = budget.epsilon - math.fsum(math.inf if cost.epsilon is None else cost.epsilon for cost in stated)
-        if not 0.0 < left < math.inf:
-            raise InputError("weight: the other queries use the whole budget, which has no delta")
-        return QueryCost(epsilon=left)
-    cap = math.inf if budget.rho is None else budget.rho
+        return _epsilon_left(budget.epsilon, stated)
+    rho = math.inf if budget.rho is None else budget.rho
     if budget.epsilon is not None and delta is not None:
-        cap = min(cap, rho_within(budget.epsilon, delta))
-    left = cap - math.fsum(cost.as_rho for cost in stated)
+        rho = min(rho, rho_within(budget.epsilon, delta))
+    left = rho - math.fsum(cost.as_rho for cost in stated)
     if left <= 0.0:
         raise InputError("weight: the other queries use the whole [budget]")
     return QueryCost(rho=left)
+
+
+def _epsilon_left(epsilon: float, stated: Sequence[QueryCost]) -> QueryCost:
+    """Return a pure epsilon minus the stated costs. Raises InputError if nothing is left; a stated rho has no finite pure epsilon."""
+    left = epsilon - math.fsum(math.inf if cost.epsilon is None else cost.epsilon for cost in stated)
+    if not 0.0 < left < math.inf:
+        raise InputError("weight: the other queries use the whole budget, which has no delta")
+    return QueryCost(epsilon=left)
 
 
 def _delta_left(queries: Sequence[Query], delta: float | None) -> float | None:

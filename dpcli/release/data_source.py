@@ -87,6 +87,7 @@ class Column:
         return math.floor(value / self.unit_step + 0.5)
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of keys that contradict each other, or that lack another key."""
         if self.min is not None and self.max is not None and not self.min < self.max:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         step = self.unit_step
@@ -205,6 +206,7 @@ class Source:
     output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of keys that contradict each other, or that lack another key, and those of the columns."""
         if self.path is not None and self.url is not None:
             yield ("path",), "path or url", "both"
         if self.table is not None and self.path is None and self.url is None:
@@ -345,11 +347,8 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
         declared = "neither"
         if column.min is not None or column.max is not None:
             declared = "only max" if column.min is None else "only min"
-        yield (
-            (key,),
-            f"min and max in [source.columns.{name}], which bound what one row adds",
-            f'"{name}", which declares {declared}',
-        )
+        bounds = f"min and max in [source.columns.{name}], which bound what one row adds"
+        yield (key,), bounds, f'"{name}", which declares {declared}'
         return
     values, largest = stepped_range(source, name), max(abs(column.min), abs(column.max))
     if values.least == values.most:

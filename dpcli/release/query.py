@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.query_answer import QueryAnswer
 
-# Keys of tables, named where several measures use them.
 MEASURE = Key("the statistic that the query asks for")
-CONFIDENCE = OPEN_UNIT
-OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
+CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
+OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
 COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
 SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
+# For messages: what a column needs if its values are the keys of an answer.
 DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
 
 

@@ -54,7 +54,7 @@ def release(
     Raises:
         InputError: The file asks for something that cannot be done.
         Denied: The file's budget or the ledger refuses the charge.
-        CannotCertify, NotRepresentable: The ledger cannot certify the cost in its own terms.
+        CannotCertify, NotRepresentable: The release has no cost under the terms of the ledger.
         LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
         Unavailable: A package is missing.
         InternalError: A library raised an error of its own; its message is not shown, because it may quote the data.
@@ -118,7 +118,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
-    """Raise InputError unless the stored answers are those of the session, and are about the data of the plan."""
+    """Raise InputError unless the stored answers are those of the session, and about the plan's data or a file that is gone."""
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"

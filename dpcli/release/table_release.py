@@ -208,7 +208,7 @@ def release(
         InputError: The file or the table asks for something that cannot be done, or an argument is not as described.
         Denied: The budget in the file or the ledger refuses the charge.
         LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
-        CannotCertify: No accountant can bound the cost.
+        CannotCertify, NotRepresentable: No accountant can bound the cost, or it has none under the terms of the ledger.
         Unavailable: A package of the extra `release` or `spark` is not installed.
         InternalError: A library raised an error of its own, whose message is not shown because it may quote the data.
     """

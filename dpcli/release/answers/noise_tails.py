@@ -104,7 +104,7 @@ class TailTable:
     values: Array
 
     def __call__(self, x: Array) -> Array:
-        index = np.floor((x - self.low) / self.cell - 1e-9)
+        index = np.floor((x - self.low) / self.cell - 1e-9)  # near a grid point, the larger bound of the cell to its left
         return np.asarray(np.where(index < 0.0, 1.0, self.values[np.clip(index, 0, len(self.values) - 1).astype(np.int64)]))
 
 

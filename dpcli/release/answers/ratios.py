@@ -128,6 +128,7 @@ class NoisyVariance:
         sums = [self._about(mean) for mean in (low, nearest, high)]
         difference = max(min(sums) - expected, expected - max(sums))
         distance = difference - LATTICE_STEP - 4e-15 * abs(self.squares)  # allows for rounding errors
+        # The largest coefficients 2 |m| of N_1 and |m^2 - v| of N_0, over all means m in [low, high].
         widest = max(abs(low), abs(high))
         least = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
         weight = max(abs(widest**2 - variance), abs(least**2 - variance))

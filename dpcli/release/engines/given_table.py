@@ -111,7 +111,7 @@ def _pandas_column(column: Any) -> Any:
 
 
 def _type_without_texts(dtype: Any) -> str:
-    """Return the name of a pandas type none of whose values a csv has a text for, such as intervals; "" for all other types."""
+    """Return the name, in upper case, of a pandas type whose values have no text in a csv, such as intervals; "" for all other types."""
     categories = getattr(dtype, "categories", None)
     if categories is not None:
         return _type_without_texts(categories.dtype)
@@ -137,7 +137,7 @@ def text_of(value: object) -> str | None:
         if value is None or value != value:  # None, NaN, NaT
             return None
         if isinstance(value, str):
-            value.encode()  # raises an error if the text is not Unicode, so that it counts as missing
+            value.encode()  # raises an error if the text is not Unicode; the text then counts as missing
             return str(value)
         return _other_text(value)
     return None

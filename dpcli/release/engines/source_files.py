@@ -104,6 +104,7 @@ def would_match(path: str, pattern: str, folder: str) -> bool:
     if name == "**":
         above, name = os.path.join(above, name), "*"
     folders = set(map(os.path.realpath, glob.glob(os.path.join(glob.escape(folder), above), recursive=True)))
+    # A link at `path` is compared by its own name, and by the file to which it leads.
     as_named = os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path)
     as_resolved = os.path.split(os.path.realpath(path))
     return any(place in folders and fnmatch.fnmatchcase(last, name) for place, last in (as_named, as_resolved))
@@ -176,6 +177,7 @@ def _first_line(path: str) -> str:
 
 
 def _no_text(path: str) -> InputError:
+    """Return the error of a file that is not a csv in UTF-8. It is the same for every cause."""
     return InputError(f"{path}: not a csv file in UTF-8, or an unreadable file")
 
 

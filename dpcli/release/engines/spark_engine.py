@@ -6,6 +6,7 @@ Spark runs as local[*], unless spark-submit or spark-defaults.conf configure it.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -105,7 +106,7 @@ def set_up(session: Any) -> Any:
     return session
 
 
-def quietly(call: Any, place: str) -> Any:
+def quietly(call: Callable[[], Any], place: str) -> Any:
     """Return the result of a call. Raises InputError without Spark's message, which may quote rows, if the call fails."""
     try:
         return call()

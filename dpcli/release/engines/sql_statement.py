@@ -62,7 +62,7 @@ class RowNames:
 
     Attributes:
         keys: Columns of the parts of the key.
-        stepped: Those of the columns `keys` that are steps.
+        stepped: The columns among `keys` whose parts are steps.
         values: Columns of the integers that are summed.
         unit: Column of the unit, or columns of the unit and the block.
     """
@@ -79,6 +79,7 @@ class RowNames:
 
     @property
     def unit_and_keys(self) -> tuple[str, ...]:
+        """The columns that identify the bounded contribution of a unit to a key of the answer."""
         return (*self.unit, *self.keys)
 
     @property

@@ -93,7 +93,7 @@ class MeanQuery(ColumnQuery):
 
     If `count` gives a public number of rows, the noisy sum is divided by it. Otherwise the noisy sum is divided by a noisy count. Values
     are then centred at the middle of the range, so that a row adds at most half of the range, and the cost is split between sum and count
-    so that the error of the mean is smallest.
+    so that the error is smallest if the mean may be anywhere in the range.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -121,6 +121,7 @@ class MeanQuery(ColumnQuery):
         )
 
     def _release_over_public_count(self, setting: QuerySetting, count: int) -> QueryRelease:
+        """Return the mechanism that adds noise to the sum. A step of the sum, divided by the count, is its unit."""
         values = self.values(setting)
         fixed = has_one_row_per_unit(self, setting.source)
         contribution = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
@@ -158,6 +159,7 @@ class MeanQuery(ColumnQuery):
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
     def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
+        """Return the noisy sum divided by the public count. `exact` is the sum in whole steps."""
         rows = []
         for key, number in add_noise(exact, release).items():
             interval = public_mean_interval(number, law_of(release), self.confidence, count, step)
@@ -183,7 +185,7 @@ def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values:
 
 
 # Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # squares have the largest range
 MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so that the sensitivity fits into 64 bits
 
 

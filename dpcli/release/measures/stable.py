@@ -126,6 +126,7 @@ class StableQuery(TestedQuery):
         return AnswerRow((), on_grid(value, noise.unit), interval.low, interval.high)
 
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
+        """Return the exact, private numbers of steps, with the bounds of the column if both are declared."""
         always_one = has_one_row_per_unit(self, setting.source)
         numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always_one)
         if not setting.source.columns[self.column].bounded:

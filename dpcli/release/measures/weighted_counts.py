@@ -111,6 +111,7 @@ class LinearQuery(NoisyQuery):
         return [sum(weight * count for weight, count in zip(row, counts, strict=True)) for row in self.matrix]
 
     def _half_width(self, release: QueryRelease, weights: Sequence[int]) -> int:
+        """Return the half width of the interval of a sum to which each weight adds one noise of the mechanism."""
         return sum_half_width(law_of(release), weights, self.confidence)
 
     def expected_error(self, setting: QuerySetting) -> str:
@@ -120,6 +121,7 @@ class LinearQuery(NoisyQuery):
         return f"each sum within {half_width:,} of the exact bounded sum, with probability {self.confidence:.6g}"
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
+        """Return the mechanism that adds noise to the count of each key."""
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
 
     def _noise_on_sums(self, setting: QuerySetting) -> QueryRelease:

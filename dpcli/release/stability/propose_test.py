@@ -23,7 +23,8 @@ class StableAnswer(Generic[Value]):
 
     Attributes:
         answer: The answer; None if there are no data.
-        distance: Number of units that may change without changing the answer; 0 if a neighbouring dataset has another answer.
+        distance: Number of units that may change without changing the answer; 0 if a neighbouring dataset has another answer. For a number
+            whose change is only bounded: of units that may change before one further unit can change it by more than the bound.
     """
 
     answer: Value | None
