@@ -54,6 +54,11 @@ class Spec:
         return False
 
     @property
+    def bounds_one_record(self) -> bool:
+        """Tell whether the keys bound the effect of one record, and not only that of all records of a unit together."""
+        return self.contribution_form or getattr(self, "stated_for", None) == "record"
+
+    @property
     def stated_pair(self) -> tuple[float, float] | None:
         """The pair (epsilon, delta) if the keys state one, otherwise None."""
         return None
@@ -116,8 +121,7 @@ class Spec:
         This is so for one record, and for the records of one unit if the statement covers the unit. Otherwise a sample with only some of
         the records moves the release less.
         """
-        covers_unit = not self.contribution_form and getattr(self, "stated_for", None) != "record"
-        return neighbours.records == 1 or (neighbours.group == 1 and covers_unit)
+        return neighbours.records == 1 or (neighbours.group == 1 and not self.bounds_one_record)
 
     def require_contribution_form(self, neighbours: Neighbours) -> None:
         """Raise InputError if the keys do not bound the difference between a version of a record and its absence.

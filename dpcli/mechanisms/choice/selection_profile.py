@@ -54,6 +54,7 @@ SHIFTS = 160  # number of log y_j up to FAR_SHIFT; twice as many lower epsilon b
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
 FAR_SHIFT = 32.0  # log y_j up to which they are equally spaced
 LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows
+MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mean no privacy
 
 
 class TrialCounts(Protocol):
@@ -85,8 +86,10 @@ class SelectionLoss:
     """The loss of a pair on a grid whose curve is the least of three bounds on the selection.
 
     The bounds are that of the module's docstring, the one from the selection's Renyi curve, and the one from its pure epsilon.
-    run: losses of pairs that dominate one run, one for each direction. trials: the distribution of K.
-    selection: the mechanism with the Renyi curve. pure: its pure epsilon, or inf.
+    run: losses of pairs that dominate one run, one for each direction.
+    trials: the distribution of K.
+    selection: the mechanism with the Renyi curve.
+    pure: its pure epsilon, or inf.
     """
 
     run: tuple[PrivacyLoss, ...]
@@ -134,7 +137,7 @@ class SelectionLoss:
         high = 1.0
         while excess(high) > 0.0:
             high *= 2.0
-            if high > 1e9:
+            if high > MAX_EPSILON:
                 return math.inf
         return bracket_root(excess, 0.0, high, rtol=1e-12)[1]
 
@@ -239,8 +242,8 @@ def _probabilities(epsilons: Array, deltas: Array, trials: TrialCounts) -> Array
 def _pair(loss: SelectionLoss) -> ChordPair:
     """Return the pair, cached."""
     epsilons = np.geomspace(1e-6, FURTHEST, REACHES)
-    falls = loss.log_heights(epsilons)
-    end = int(np.argmax(falls <= max(LOG_LEAST, float(falls[-1]))))
+    log_heights = loss.log_heights(epsilons)
+    end = int(np.argmax(log_heights <= max(LOG_LEAST, float(log_heights[-1]))))  # the first point that is low enough
     reach = min(float(epsilons[end]), loss.pure * (1.0 + ROUNDING))
     x = reach / POINTS * np.arange(POINTS + 1, dtype=float)
     heights = loss.log_heights(x)

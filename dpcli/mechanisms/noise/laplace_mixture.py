@@ -1,5 +1,7 @@
 """Laplace noise on a Poisson sample, for several records of one unit or group that are sampled independently.
 
+`LaplaceMixture` is the mechanism, and `LaplaceMixtureReplaced` the one under replace-one. The rest are the losses of their pairs.
+
 Let Q be the law of the output without the records. Let P_j be its law with a subset j of them, which is drawn with probability w_j. The
 pair is (sum w_j P_j, Q).
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 LOG_TWO = math.log(2.0)
 LOG_LEAST_SHARE = -600.0  # least logarithm of a piece's share at g = 0, so that the share does not underflow
-LARGEST = 700.0  # largest x for which e^x does not overflow, about
+LARGEST = 700.0  # exponents are cut off here, because e^710 overflows; sums of logarithms are used where they are larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class LaplaceMixtureLoss(SampledLoss):
         return math.exp(log_share - start), start
 
     def outcome(self, at: Array) -> Array:
-        """Return y with log m(y) = at, between 0 and the last shift."""
+        """Return y with log m(y) = at, between 0 and the last shift; one of these if `at` is beyond the range of log m."""
         knots, shifts = self.log_knots(), self._shifts
         pieces = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)  # for each `at`, the index of its piece
         y = np.empty(len(at))
@@ -186,7 +188,7 @@ class LaplaceMixtureAddLoss(SampledLoss):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMixtureReplaceLoss(SampledLoss):
-    """(sum_j w_j Lap(s_j, 1), sum_j w_j Lap(-s_j, 1)), which is its own mirror image.
+    """The loss of the pair (sum_j w_j Lap(s_j, 1), sum_j w_j Lap(-s_j, 1)), which is its own mirror image.
 
     For y >= 0 the reference has the density E e^{-y} / 2, where E = m(0) is the ratio of `removal` at 0, and the loss is log m(y) - log E.
     """

@@ -1,5 +1,8 @@
 """Dominating pairs of Gaussian noise on a sum that moves by a random amount, in units of the noise's standard deviation.
 
+Their losses are `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss`. DP-SGD is the case of one shift and the weight of the
+sampling rate.
+
 One change of the data moves the sum by u_i under P and by v_i under Q. The index i is drawn with probability w_i under both, and
 |u_i|, |v_i| <= s_i. For example, i says which records of a group are in a sample. By joint convexity, everything else that is random, such
 as the rest of the sample, may be fixed.

@@ -43,7 +43,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """The choice of the records of one step."""
+    """Base class of the sampling schemes: how the records of one step are chosen. The fields are the keys of the table `sampling`."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
     premises: ClassVar[Premises] = (ONCE,)
@@ -226,7 +226,7 @@ class FixedSize(Batched):
             )
         if rate == 0:
             raise InputError("fixed-size sampling needs a rate > 0")
-        if neighbours.contributions > 1 and not spec.contribution_form and getattr(spec, "stated_for", None) != "record":
+        if neighbours.contributions > 1 and not spec.bounds_one_record:
             raise InputError(
                 'fixed-size sampling of units that own several records needs noise_multiplier or stated_for = "record": records of '
                 "other units take the place of those not drawn, and a bound per unit does not cover several units at once"
@@ -375,7 +375,7 @@ class BallsInBins(OncePerEpoch):
 
 @dataclass(frozen=True, slots=True)
 class WholeRun(Spec):
-    """All steps of an entry, with the entry's sampling."""
+    """All steps of an entry, with the entry's sampling, as one mechanism. It is what one trial of a tuning entry runs."""
 
     spec: Spec
     sampling: Scheme | None

@@ -92,7 +92,7 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
     Raises InputError if units own several records and the statement does not cover the records of others.
     """
     sampled = spec.poisson(float(rate), neighbours)
-    if neighbours.contributions > 1 and not spec.contribution_form and getattr(spec, "stated_for", None) != "record":
+    if neighbours.contributions > 1 and not spec.bounds_one_record:
         raise InputError(
             'max_batch_size with units that own several records needs noise_multiplier or stated_for = "record": records of other '
             "units are cut in place of those of one, and a bound per unit does not cover several units at once"
