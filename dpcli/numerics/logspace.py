@@ -49,6 +49,11 @@ def log_expm1(x: float) -> float:
     return math.log(math.expm1(x)) if x > 0.0 else -math.inf
 
 
+def log_peak(s: float) -> float:
+    """Return log(s^s / (1+s)^{s+1}) for s > 0. Both terms are negative, so that no digits are lost at a large s."""
+    return -s * math.log1p(1.0 / s) - math.log1p(s)
+
+
 def log_ndtr(x: float) -> float:
     """Return the logarithm of the standard normal distribution function, for any x.
 

@@ -6,12 +6,14 @@ import itertools
 import math
 from contextlib import suppress
 
+import mpmath as mp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.accountants.base import Steps
-from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.exact import ACCOUNTANT as EXACT
+from dpcli.accountants.exact import ExactProfile, log_chernoff
 from dpcli.analysis.account import account
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
@@ -20,7 +22,8 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.stated.pure_and_approx import Pure
+from dpcli.mechanisms.stated.atoms import TwoPointLoss
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
 from tests.accountants.one_step import KNOWN, Known
@@ -234,3 +237,27 @@ def test_no_accountant_takes_a_very_small_loss_for_none(noise: float) -> None:
     for row in account(release, epsilon=0.0).rows:
         if row.bound is not None and row.accountant.sound:
             assert row.upper >= gaussian_delta(1.0 / noise, 0.0)[0] * (1.0 - 1e-9), row.accountant.name
+
+
+@of_each(
+    ("epsilon", "count", "at"),
+    [(4.351920708839023e-08, 8, 3.481493074323129e-07), (3.17512614268127e-09, 6, 1.9046734904564285e-08)],
+)
+def test_next_to_the_largest_loss_delta_keeps_its_digits(epsilon: float, count: int, at: float) -> None:
+    """Only the largest loss exceeds this epsilon, by so little that Chernoff's bound is tight, at a tilt of 10^11 or more."""
+    with mp.workdps(50):
+        largest, log_mass = count * mp.mpf(epsilon), -count * mp.log1p(mp.exp(-mp.mpf(epsilon)))
+        truth = float(mp.exp(log_mass) * -mp.expm1(at - largest))
+    with suppress(NotRepresentable):
+        found = ExactProfile(((Pure(epsilon), count),)).delta(at)
+        assert (found.lower or 0.0) <= truth * (1.0 + 1e-9) and truth * (1.0 - 1e-9) <= found.upper
+    assert math.exp(log_chernoff(((TwoPointLoss(epsilon), count),), at)) >= truth * (1.0 - 1e-9)
+
+
+def test_losses_of_very_different_sizes_are_no_internal_error() -> None:
+    steps = ((Approx(6e183, 2e-219), 1), (Pure(3e-172), 1), (Laplace(3.303e10), 1))
+    for profile in (ExactProfile(steps), EXACT.profile(steps)):
+        with suppress(NotRepresentable):
+            assert profile.epsilon(2.9e-89).upper > 5e183
+        with suppress(NotRepresentable):
+            assert profile.delta(0.875).upper > 0.5

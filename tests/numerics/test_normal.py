@@ -79,3 +79,16 @@ def test_delta_is_bracketed(log10_mu: float, position: float) -> None:
 def test_delta_is_tight(mu: float, epsilon: float) -> None:
     lower, upper = gaussian_delta(mu, epsilon)
     assert upper - lower <= 1e-8 * upper  # 4e-16 |log delta|, magnified by the subtraction
+
+
+@of_each(
+    ("mu", "epsilon"),
+    [(9.907261071038272e-15, 9.589351456594392e-14), (2.5595416248811e-14, 4.7773097344210e-13), (3e-15, 1.3e-14)],
+)
+def test_no_lower_bound_is_above_a_delta_that_rounding_exceeds(mu: float, epsilon: float) -> None:
+    with mp.workdps(80):
+        x, half = mp.mpf(epsilon) / mp.mpf(mu), mp.mpf(mu) / 2
+        truth = mp.ncdf(half - x) - mp.exp(epsilon) * mp.ncdf(-half - x)
+        lower, upper = gaussian_delta(mu, epsilon)
+        assert lower <= truth <= upper
+        assert gaussian_epsilon(mu, float(truth))[0] <= epsilon * (1.0 + 1e-9)

@@ -21,7 +21,7 @@ LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` ret
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
-    """Return log delta(epsilon) of a mu-Gaussian, and a bound on the rounding error of that logarithm."""
+    """Return log delta(epsilon) of a mu-Gaussian, and a bound on the relative rounding error of delta."""
     a = log_ndtr(0.5 * mu - epsilon / mu)
     b = epsilon + log_ndtr(-0.5 * mu - epsilon / mu)
     value = log_sub(a, b)
@@ -29,6 +29,11 @@ def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
         return value, math.inf
     # The errors of a and b are a few ulp of a, b and epsilon. The subtraction magnifies them by e^(a - value).
     return value, 4e-16 * (2.0 + abs(a) + abs(b) + 2.0 * epsilon) * math.exp(min(a - value, 700.0))
+
+
+def _log_least(value: float, error: float) -> float:
+    """Return a lower bound on log delta, from its computed value and a bound on the relative error of delta."""
+    return value + math.log1p(-error) if error < 1.0 else -math.inf
 
 
 def gaussian_sum(parts: list[tuple[int, float]]) -> float:
@@ -73,7 +78,7 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):
         return 0.0, min(_positive_exp(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
-    return math.exp(value - error), min(_positive_exp(value + error), total_variation(mu))
+    return math.exp(_log_least(value, error)), min(_positive_exp(value + error), total_variation(mu))
 
 
 def _positive_exp(log_value: float) -> float:
@@ -115,7 +120,7 @@ def _end(mu: float, delta: float, sign: float) -> float:
         value, error = _log_delta(mu, epsilon)
         if not math.isfinite(error):
             return -math.inf if sign < 0 else log_ndtr(0.5 * mu - epsilon / mu) - target
-        return value + sign * error - target
+        return (value + error if sign > 0 else _log_least(value, error)) - target
 
     if sign < 0 and excess(0.0) <= 0.0:
         return 0.0

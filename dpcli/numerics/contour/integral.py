@@ -386,8 +386,8 @@ def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[flo
 
 
 def log_hockey(s: Array) -> Array:
-    """Return log of s^s / (1+s)^{s+1}, the largest value of (1 - e^{eps - L})+ over e^{s (L - eps)}."""
-    return np.asarray(s * np.log(s) - (s + 1.0) * np.log1p(s))
+    """Return log of s^s / (1+s)^{s+1}, the largest value of (1 - e^{eps - L})+ over e^{s (L - eps)}, with all digits at a large s."""
+    return np.asarray(-s * np.log1p(1.0 / s) - np.log1p(s))
 
 
 class Factor(NamedTuple):

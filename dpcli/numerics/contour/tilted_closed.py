@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
+from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.logspace import log1p_complex, log_sum
@@ -101,6 +102,8 @@ class TiltedCgf:
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
         self._cgf, self._t, self.decay = cgf, t, decay
         small = 1e-5 * min(t, 1.0)
+        if small * small == 0.0:
+            raise NotRepresentable("its tilt is too small for floating point")
         ahead = complex(cgf(np.array([t + 1e-30j]))[0])
         self.cumulant, self.mean = ahead.real, ahead.imag / 1e-30
         self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)

@@ -34,6 +34,7 @@ from functools import cached_property
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.lattice import RARELY, Lattice
+from dpcli.numerics.logspace import log_peak
 
 WIDE = 1.0  # largest sigma for which there is a lower bound
 LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes, and the step of the ladder and the margin m in units of sigma
@@ -64,7 +65,7 @@ class GridCurve:
     def slack(self) -> float:
         """A bound on the error of the lattice's curve, in units of e^{M - t eps}."""
         t, h = self.lattice.tilt, self.lattice.spacing
-        peak = math.exp(t * math.log(t) - (t + 1.0) * math.log1p(t))
+        peak = math.exp(log_peak(t))
         norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
         return 1.01 * self.lattice.error * norm + self.outside * peak
 
@@ -238,7 +239,7 @@ def _height(s: float, variance: float) -> float:
     """Return an upper bound on D(s) of the module's docstring: the least value over a few r."""
     sigma = math.sqrt(variance)
     exponents = (
-        r * (1.0 + r) * 0.5 * variance - (1.0 + r) * s + r * math.log(r) - (1.0 + r) * math.log1p(r)
+        r * (1.0 + r) * 0.5 * variance - (1.0 + r) * s + log_peak(r)
         for r in (max(s / variance - 0.5, 0.5 / sigma), 0.5 / sigma, 1.0 / sigma, 2.0 / sigma)
     )
     return math.exp(min(exponents))
