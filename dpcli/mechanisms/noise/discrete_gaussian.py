@@ -145,7 +145,7 @@ class DiscreteGaussianSpec(Spec):
         group = neighbours.group
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return DiscreteGaussian(self.sigma, self.sensitivity * group)
-        no_shift_fits = self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
+        no_shift_fits = self.moved < 1.0 and self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
         if self.moved * group > LARGEST_NORM or no_shift_fits:
             return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)

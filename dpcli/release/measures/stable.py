@@ -222,12 +222,12 @@ class ClusteredMeanQuery(TestedQuery):
         epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         width = self.proposed_steps(setting.source)
         change = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
+        squared = change**2 if self.count is not None else squared_sensitivity(setting.adjacency, self.rows, width)
+        law = DiscreteGaussianLaw(setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared))  # refuses squares beyond all doubles
         if self.count is not None:
-            squared, keys = change**2, {"sensitivity": change, "dimension": 1}
+            keys = {"sensitivity": change, "dimension": 1}
         else:
-            squared = squared_sensitivity(setting.adjacency, self.rows, width)
             keys = {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}  # rounded up
-        law = DiscreteGaussianLaw(setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared))
         tested = (
             "one unit changes by at most 1 the number of units that must change for another fullest bin: tested at epsilon "
             f"{epsilon:.6g}"

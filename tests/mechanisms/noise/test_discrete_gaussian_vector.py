@@ -189,3 +189,9 @@ def test_several_shifts_have_one_of_them_below() -> None:
 def test_enormous_noise_is_next_to_nothing_and_not_nothing(sigma: float, keys: dict[str, float]) -> None:
     mechanism = DiscreteGaussianSpec(sigma=sigma, **keys).resolve(ALONE)
     assert 0.0 < mechanism.zcdp() < 1e-20
+
+
+def test_a_norm_whose_square_no_double_holds_is_priced_by_zcdp() -> None:
+    norm, sigma = 10.0 ** Random().uniform(155.0, 300.0), 1e306
+    mechanism = DiscreteGaussianSpec(sigma=sigma, l2_sensitivity=norm).resolve(Neighbours(Adjacency.REPLACE_ONE))
+    assert mechanism.zcdp() >= 0.5 * (norm / sigma) ** 2
