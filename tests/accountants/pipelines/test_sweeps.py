@@ -83,7 +83,7 @@ def width(bound: Bound) -> float:
     return bound.upper - bound.lower if bound.lower is not None else 0.0
 
 
-@pytest.mark.parametrize("pairs", by_tier(3, 20, 300))
+@pytest.mark.parametrize("pairs", by_tier(3, 8, 300))
 def test_more_private_settings_cost_no_more(pairs: int) -> None:
     random, wrong = Random(f"{SEED}/{pairs}"), []
     for _ in range(pairs):
