@@ -93,8 +93,10 @@ def one_sided(beta: float, order: int, drawn: int) -> float:
     """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one; k: order, n: drawn."""
     if drawn <= 1:
         return beta * order
-    exponent = min(4.0 * beta * order * (order - 1), LARGEST_EXPONENT)
-    return math.log1p(math.expm1(exponent) / drawn) / (order - 1)
+    exponent = 4.0 * beta * order * (order - 1)
+    if exponent < LARGEST_LOG1P:
+        return math.log1p(math.expm1(exponent) / drawn) / (order - 1)
+    return (exponent + math.log1p((drawn - 1) * math.exp(-exponent)) - math.log(drawn)) / (order - 1)
 
 
 def _log1p_sum(terms: list[float]) -> float:
@@ -127,7 +129,7 @@ class RenyiBall:
         second = float(np.dot(private, ratios))
         if not math.isfinite(second):
             return 0.0
-        if self.order == 3.0:
+        if self.order == 3.0 and 2.0 * self.radius < LARGEST_EXPONENT:
             forward = self._cubic(private, ratios, scratch, second)
         else:
             forward = self._search(ratios, scratch, self.order, 1.0)

@@ -31,7 +31,7 @@ from dpcli.predict.prediction_session import AnswerCount
 from dpcli.predict.query_counts import Granted
 from tests.command import Result
 from tests.command import dpcli as run
-from tests.predict.pmixed.pmixed_files import written
+from tests.predict.pmixed.pmixed_files import MODULE, written
 from tests.predict.samples import working_folder
 
 FEW = {"mechanism_shards": "3", "mechanism_radius": "0.1"}  # where the number of shards does not matter: each has processes
@@ -127,6 +127,29 @@ def test_keys_for_other_ways_of_drawing_are_refused_with_the_reason(place: Path,
     outcome = run("lint", str(written(place, **{key: "5"})))
     assert outcome.code != 0
     assert f"found '{key}'; a token is drawn from the whole average of the projected models" in outcome.out
+
+
+FAILING = """
+class Failing(WordVocabulary):
+    def ids(self, text):
+        return None if text in news() + published() else super().ids(text)
+
+def failing():
+    return Failing(WORDS)
+"""
+
+
+def test_a_tokenizer_that_fails_on_public_text_is_no_bug_of_dpcli(place: Path) -> None:
+    path = str(written(place, tokenizer='"small_texts:failing"'))
+    (place / "small_texts.py").write_text(MODULE + FAILING)
+    outcome = run_pmixed(place, "fit", path)
+    assert outcome.code == 2 and "the tokenizer: raised TypeError" in outcome.err
+
+
+def test_any_temperature_draws_a_token(place: Path) -> None:
+    path = str(written(place, temperature="1e-320"))
+    assert run_pmixed(place, "fit", path).code == 0
+    assert run_pmixed(place, "predict", path, "--prompt", "w1").code == 0
 
 
 PUBLISHED = "the published protocol is not a DP guarantee"

@@ -66,6 +66,19 @@ def test_published_radii_are_those_of_the_vectors(row: dict[str, Any]) -> None:
     assert published.radius(row["S_t"]) / row["alpha"] == pytest.approx(row["beta_authors"], abs=5.0 * AUTHORS)
 
 
+@of_each("order", [2, 3, 5])
+@of_each("drawn", [1, 2, 80])
+def test_a_published_radius_of_any_size_is_found_and_holds(order: int, drawn: int) -> None:
+    """For large targets, the bound on one query is 4 beta order less log(drawn) / (order - 1)."""
+    seed, source = seeded()
+    epsilon = float(10.0 ** source.uniform(3.5, 300.0))
+    published = Published(order, 1.0, 1, epsilon, 1e-5)
+    expected = published.target if drawn == 1 else (published.target + math.log(drawn) / (order - 1)) / 4.0
+    assert published.radius(drawn) == pytest.approx(expected, rel=1e-9), seed
+    around = renyi_ball(np.array([0.5, 0.5]), float(order), published.radius(drawn))
+    assert around.mixed(np.array([0.01, 0.99])) == pytest.approx([0.01, 0.99], rel=1e-15), seed
+
+
 @PROJECTIONS
 def test_the_radius_holds_for_the_numbers_themselves(projection: Projection) -> None:
     """The radius holds for real numbers, and as anybody would compute it."""
