@@ -138,9 +138,10 @@ class RenyiBall:
         return self._search(ratios, scratch, 1.0 - self.order, forward)
 
     def mixed(self, private: Array) -> Array:
-        """Return the mixture of the model and the public one, with the largest share of the model."""
-        share = self.share(private)
-        return share * private + (1.0 - share) * self.public
+        """Return the mixture of the model and the public one, with the largest share of the model; a failed model has no share."""
+        with np.errstate(all="ignore"):  # A warning would reveal something about the private data.
+            share = self.share(private)
+        return self.public if share == 0.0 else share * private + (1.0 - share) * self.public
 
     def _cubic(self, private: Array, ratios: Array, scratch: Array, second: float) -> float:
         """Return the largest share at order 3.
@@ -174,7 +175,7 @@ def renyi_ball(public: Array, order: float, radius: float) -> RenyiBall:
     """Return the ball around a public model's probabilities. Raises InputError for an order at most 1 or a radius below 0."""
     if not order > 1.0 or not radius >= 0.0:
         raise InputError(f"expected an order > 1 and a radius >= 0, found {order!r} and {radius!r}")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return RenyiBall(public, np.where(public > 0.0, 1.0 / public, 0.0), order, radius, bool((public > 0.0).all()))
 
 

@@ -193,6 +193,14 @@ def test_the_published_protocol_runs_and_says_what_it_is(place: Path) -> None:
     assert run_pmixed(place, "account", str(path), "--solve", "radius").code == 2
 
 
+def test_a_claim_without_a_radius_is_refused_before_any_model_is_fitted(place: Path) -> None:
+    path = written(place, mode='"paper"')
+    path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 1.0"))
+    outcome = run_pmixed(place, "fit", str(path))
+    assert outcome.code == 3 and "at order 3 the conversion alone exceeds epsilon = 1" in outcome.err
+    assert not (place / "runs").exists()
+
+
 def test_a_paper_file_with_another_mistake_is_refused_for_that(place: Path) -> None:
     outcome = run_pmixed(place, "account", str(written(place, mode='"paper"', colour="3")))
     assert outcome.code == 2 and "pmixed.colour" in outcome.err
