@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import random
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
+from dpcli.numerics.arrays import Array
+from dpcli.predict.models.model_answers import Tokens, content_of
 from dpcli.predict.models.model_loading import (
     ByteVocabulary,
     WordVocabulary,
@@ -163,6 +168,21 @@ def test_bad_texts_are_refused_without_quoting_them(tmp_path: Path, content: str
     with pytest.raises(InputError, match=message) as error:
         owned_texts(TextSource("mails.csv", str(tmp_path / "file.toml"), "pmixed.data", units="who"))
     assert "secret" not in str(error.value)
+
+
+def test_an_attribute_called_numbers_is_no_content() -> None:
+    @dataclass
+    class Numbered:
+        numbers: Any
+        vocabulary: int = 4
+        context: int = 8
+
+        def next_token(self, contexts: Sequence[Tokens]) -> Array:
+            return np.full((len(contexts), 4), -np.log(4.0))
+
+    assert content_of(Numbered([1, 2])) == content_of(Numbered(None))
+    with pytest.raises(InputError, match="the public model: raised TypeError"):
+        content_of(Numbered(lambda: 3))
 
 
 def test_models_of_another_vocabulary_are_refused() -> None:
