@@ -23,7 +23,7 @@ from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota
 from dpcli.ledger.governance.proposals import proposal_numbered
 from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.grammar import LONGEST_ENTRY, visible_text, wrong_entry
+from dpcli.ledger.grammar import visible_text, wrong_entry, wrong_size
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import (
     OWN_KEY,
@@ -633,12 +633,10 @@ class Ledger:
         The entry is applied as a later reader applies it. So no entry is written that a reader refuses.
 
         Raises:
-            InputError: The content breaks the grammar of entries.
+            InputError: The content breaks the grammar of entries, or is too long.
         """
         entry = seal(self._with_signature(content, now), self.dataset, state.head)
-        wrong = wrong_entry(entry.content)
-        if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
-            wrong = f"expected an entry of at most {LONGEST_ENTRY:,} characters, found {len(entry.row.body):,}"
+        wrong = wrong_size(entry.row.body) or wrong_entry(entry.content)
         if wrong is not None:
             raise InputError(f"{wrong}; nothing was written")
         state.apply(next_entry(entry.row, self.dataset, state.head))

@@ -26,6 +26,16 @@ BEGIN
   END IF;
 END $$;
 
+-- The size of an entry in bytes: of a new one, or of one that is copied, which an earlier version may have let in.
+CREATE OR REPLACE FUNCTION dpcli.check_size(body text, which text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  longest integer := (dpcli.rules() ->> which)::integer;
+BEGIN
+  PERFORM dpcli.require(octet_length(body) <= longest,
+    format('expected an entry of at most %s bytes in its canonical form, found %s', longest, octet_length(body)));
+END $$;
+
 -- The one spelling of an entry, as dpcli.ledger.chain writes it: what no reader could take would stop everybody's reading.
 
 CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -839,7 +849,8 @@ DECLARE
   wrong text;
   last dpcli.dataset;
 BEGIN
-  PERFORM dpcli.require(new_body ~ '^[ -~]+$' AND length(new_body) <= 4000000, 'expected an entry in ASCII');
+  PERFORM dpcli.check_size(new_body, 'entry');
+  PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
   PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
   PERFORM dpcli.require(dpcli.canonical(new_body::json, 0) = new_body, 'expected an entry in its one spelling');
