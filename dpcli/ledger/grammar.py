@@ -39,6 +39,7 @@ LONGEST_COPIED = 4_000_000  # the same for an entry that is copied from another 
 LONGEST_AMOUNT = 40  # largest number of characters of an amount; dpcli writes at most 27
 LONGEST_DELTA = 30  # largest number of characters of a delta; the shortest spelling of a double has at most 23
 SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # a little more than the range of doubles; 0 is allowed too
+USUAL_RATE = 10_000  # entries without a cost that a login may append in a day, unless an entry "rate" says otherwise
 MOST_COUNT = 10**18  # fits in a 64-bit integer of a database
 HOLDERS = ("person", "team")  # a quota limits one of these
 MODES = ("adaptive", "declared")
@@ -100,6 +101,7 @@ ENTRIES = {
     "propose": {"asks": "asks", "expires": "stamp"},
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
+    "rate": {"per_day": "runs", "why": "said"},
 }
 # The entries that can be proposed, without the fields that the approval adds.
 ASKS = {
@@ -181,6 +183,7 @@ def rules() -> dict[str, Any]:
         "common": COMMON,
         "entries": ENTRIES,
         "asks": ASKS,
+        "rate": USUAL_RATE,
         "open": MOST_DAYS,  # days for which a proposal may be open; not the entry "open"
         "holders": list(HOLDERS),
         "terms": TERMS,

@@ -20,7 +20,7 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry,
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
-from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota
+from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
 from dpcli.ledger.governance.proposals import proposal_numbered
 from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
 from dpcli.ledger.grammar import visible_text, wrong_entry, wrong_size
@@ -415,6 +415,19 @@ class Ledger:
         self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
         return self._append(Proposable(SetQuota(of, name, people, share, alert_at, visible_text(why)), expires), "")
+
+    def rate(self, per_day: int, why: str) -> Receipt:
+        """Limit the entries without a cost that each login may append in a day, in UTC.
+
+        Raises:
+            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing.
+            LedgerError: The definitions of the database are of an earlier version, which knows no rate.
+        """
+        if self.store.who is None:
+            raise InputError(f"{self.store.place}: expected a ledger in a database, found a file, which cannot tell logins apart")
+        if self.store.outdated:
+            raise LedgerError(f"{self.store.place}: {self.store.outdated}, which knows no rate: run dpcli budget upgrade first")
+        return self._append(SetRate(per_day, visible_text(why)), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""

@@ -442,6 +442,9 @@ class LedgerState:
     def _propose(self, entry: LedgerEntry) -> None:
         self.open_terms()  # only `proposals` changes, and `apply` sets it
 
+    def _rate(self, entry: LedgerEntry) -> None:
+        self.open_terms()  # only the database counts what a login appends
+
     def _upgrade(self, entry: LedgerEntry) -> None:
         """Apply an entry with a new hash and version of the definitions."""
         self.open_terms()
@@ -525,4 +528,5 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "quota": LedgerState._quota,
     "propose": LedgerState._propose,
     "refuse": LedgerState._propose,
+    "rate": LedgerState._rate,
 }

@@ -1,4 +1,4 @@
-"""The commands `dpcli budget amend`, quota, approve, refuse and retire, which decide what may be charged."""
+"""The commands `dpcli budget amend`, quota, rate, approve, refuse and retire, which decide what may be charged."""
 
 from __future__ import annotations
 
@@ -107,6 +107,32 @@ def quota(
 
     terms = quota_from_flags(person, team, members, share, alert_at)
     return answer(ledger, dataset, lambda book: book.quota(*terms, why=why, expires=expires), **output)
+
+
+@subcommand(
+    "rate",
+    ledger_argument,
+    dataset_option,
+    click.option(
+        "--per-day",
+        type=click.IntRange(min=1),
+        required=True,
+        metavar="COUNT",
+        help="Largest number of such entries of one login in a day (UTC); 10,000 where no rate was set.",
+    ),
+    reason_option("Reason for the rate.", required=True),
+    answer_options,
+)
+def rate(ledger: str, dataset: str | None, per_day: int, why: str, **output: Any) -> int:
+    """Limit how many entries without a cost each login may append to LEDGER in a day, so that nobody fills the log for the others.
+
+    These entries count: charges of cost 0, cancelled reservations, counts of answers, proposals and withdrawals. What costs budget is never
+    limited, nor are the start and the commit of a reserved run. A request that was denied leaves no entry and does not count. A request
+    beyond the rate is refused (exit code 4).
+
+    Only a database has a rate, and only the role dpcli_admin may set it. A file cannot tell logins apart.
+    """
+    return answer(ledger, dataset, lambda book: book.rate(per_day, why), **output)
 
 
 @proposal_subcommand("approve", "Reason for the approval.", raising_options)

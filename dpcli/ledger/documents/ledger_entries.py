@@ -238,7 +238,7 @@ def _quota(asks: Mapping[str, Any]) -> str:
 
 
 def _cost(entry: LedgerEntry) -> str:
-    """Return the text of the column "cost": the cost of a charge, a cap, a quota or a number of answers; else ""."""
+    """Return the text of the column "cost": the cost of a charge, a cap, a quota, a rate or a number of answers; else ""."""
     content = entry.content
     if "caps" in content:  # an opening or an amendment
         terms = content.get("terms", {})
@@ -247,6 +247,8 @@ def _cost(entry: LedgerEntry) -> str:
         return f"cap: epsilon {content.get('epsilon', terms.get('epsilon'))!r}{ceiling}{unseen}"
     if entry.kind == "quota":
         return _quota(content)
+    if entry.kind == "rate":
+        return f"{content['per_day']:,} entries without a cost a day"
     if entry.kind == "count":
         return f"{content['count']:,} {content['of']}"
     return costs(amounts.read(content["cost"])) if "cost" in content else ""

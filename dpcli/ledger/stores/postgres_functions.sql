@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -676,6 +676,36 @@ BEGIN
   END IF;
 END $$;
 
+-- Whether an entry that a spender may append costs nothing. A start and a commit are made once for each reservation, and do not count.
+CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
+    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric > 0)
+$$;
+
+-- How many of these a login may append in a day: what the last entry that sets a rate says, or the usual number.
+CREATE OR REPLACE FUNCTION dpcli.rate(of_dataset text) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT coalesce((SELECT e.body::jsonb ->> 'per_day' FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'rate' ORDER BY e.seq DESC LIMIT 1), dpcli.rules() ->> 'rate')::bigint
+$$;
+
+-- What costs budget is never limited. The index entry_free counts, at whatever length of the log.
+CREATE OR REPLACE FUNCTION dpcli.check_rate(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  today text := left(content ->> 'when', 10);
+  most bigint;
+  so_far bigint;
+BEGIN
+  IF dpcli.is_free(content ->> 'kind', content -> 'cost') THEN
+    most := dpcli.rate(of_dataset);
+    so_far := (SELECT count(*) FROM (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND dpcli.is_free(e.kind, e.cost)
+      AND e.body::jsonb ->> 'who' = session_user::text AND left(e.body::jsonb ->> 'when', 10) = today LIMIT most) one);
+    PERFORM dpcli.require(so_far < most, format('over the rate: %s has appended %s entries without a cost on %s (UTC), and the limit is %s in a day: '
+      'an administrator may raise it with dpcli budget rate', session_user, so_far, today, most));
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_quota(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -875,6 +905,7 @@ BEGIN
   PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
   PERFORM dpcli.check_two(of_dataset, content);
+  PERFORM dpcli.check_rate(of_dataset, content);
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
     WHEN content ->> 'kind' IN ('moved', 'copied') THEN NULL;
@@ -882,7 +913,7 @@ BEGIN
     WHEN content ->> 'kind' = 'quota' THEN PERFORM dpcli.check_quota(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
-    WHEN content ->> 'kind' = 'refuse' THEN NULL;
+    WHEN content ->> 'kind' IN ('refuse', 'rate') THEN NULL;
     WHEN content ->> 'kind' = 'count' THEN PERFORM dpcli.check_count(of_dataset, content);
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
@@ -896,6 +927,10 @@ END $$;
 -- Each thing is said of a run once, but for how far it has gone.
 CREATE UNIQUE INDEX IF NOT EXISTS entry_once ON dpcli.entry (dataset, key, kind) WHERE kind <> 'count';
 CREATE INDEX IF NOT EXISTS entry_by_key ON dpcli.entry (dataset, key, kind, seq);
+
+-- What a login appended without a cost on a day.
+CREATE INDEX IF NOT EXISTS entry_free ON dpcli.entry (dataset, (body::jsonb ->> 'who'), (left(body::jsonb ->> 'when', 10)))
+  WHERE dpcli.is_free(kind, cost);
 
 -- What each role may. An owner's rights are his own; PUBLIC has none.
 
