@@ -23,10 +23,11 @@ from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
 from dpcli.ledger.governance.proposals import proposal_numbered
 from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.grammar import visible_text, wrong_entry, wrong_size
+from dpcli.ledger.grammar import LONGEST_NAME, visible_text, wrong_entry, wrong_size
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import (
     OWN_KEY,
+    SCOPE,
     Arrived,
     Charge,
     CountAnswers,
@@ -36,8 +37,9 @@ from dpcli.ledger.requests import (
     Retire,
     Upgrade,
     checked_key,
+    key_scope,
 )
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import LedgerState, Run, payer
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
@@ -190,6 +192,35 @@ class Ledger:
         if isinstance(runs, EarlierRuns):
             return runs.beginning(start)
         return [run for run in runs.values() if run.key.startswith(start)]
+
+    def own_key(self, key: str) -> str:
+        """Return the name of the run that this login charges under a key that a person chose.
+
+        In a database it is LOGIN//KEY, so that nobody can take the key of somebody else. A run that this login charged under the bare key,
+        before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
+        """
+        return self._own_name(checked_key(key))
+
+    def _own_name(self, key: str) -> str:
+        if SCOPE in key:
+            return key  # a full name; the database refuses a charge under the name of another login
+        runs, own = self.state().runs, f"{key_scope(self.who)}{key}"
+        bare = runs.get(key)
+        if bare is not None and payer(bare.content) == self.who:
+            return key
+        if not self.store.scopes_keys and own not in runs:
+            return key
+        if len(own) > LONGEST_NAME:
+            raise InputError(
+                f"--key: expected at most {LONGEST_NAME - len(own) + len(key)} characters, as the name of the run begins with the login, "
+                f"found {len(key)}"
+            )
+        return own
+
+    def key_of_run(self, key: str) -> str:
+        """Return the name of an existing run: of this login's run under the key or, if it has none, of the run with just this name."""
+        own = self._own_name(key)
+        return own if own in self.state().runs or key not in self.state().runs else key
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
         """Return the cost of one run, and the delta at which its mechanisms are described.

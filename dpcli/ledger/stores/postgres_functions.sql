@@ -649,6 +649,11 @@ BEGIN
   INSERT INTO dpcli.dataset VALUES (of_dataset, of_team, content #>> '{terms,fingerprint}', 1, new_hash);
 END $$;
 
+-- The start of the names of a login's runs, as in dpcli.ledger.requests.key_scope.
+CREATE OR REPLACE FUNCTION dpcli.key_scope(login text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT replace(replace(login, '%', '%25'), '/', '%2F') || '//'
+$$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_charge(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -660,6 +665,8 @@ DECLARE
 BEGIN
   PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = of_key),
     'that key is charged already');
+  PERFORM dpcli.require(strpos(of_key, '//') = 0 OR starts_with(of_key, dpcli.key_scope(session_user)),
+    format('expected a key of %s, which begins with %L, or one without two slashes, found %L', session_user, dpcli.key_scope(session_user), of_key));
   PERFORM dpcli.require(privacy -> 'unit' = terms -> 'unit', 'expected a run under the ledger''s unit');
   PERFORM dpcli.require(privacy -> 'adjacency' = terms -> 'adjacency', 'expected a run under the ledger''s adjacency');
   PERFORM dpcli.require(terms -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' = terms -> 'dataset_size',
