@@ -102,6 +102,7 @@ ENTRIES = {
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
     "rate": {"per_day": "runs", "why": "said"},
+    "acknowledge": {"finding": "said", "why": "said"},
 }
 # The entries that can be proposed, without the fields that the approval adds.
 ASKS = {

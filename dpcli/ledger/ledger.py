@@ -28,6 +28,7 @@ from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, row
 from dpcli.ledger.requests import (
     OWN_KEY,
     SCOPE,
+    Acknowledge,
     Arrived,
     Charge,
     CountAnswers,
@@ -456,9 +457,23 @@ class Ledger:
         """
         if self.store.who is None:
             raise InputError(f"{self.store.place}: expected a ledger in a database, found a file, which cannot tell logins apart")
-        if self.store.outdated:
-            raise LedgerError(f"{self.store.place}: {self.store.outdated}, which knows no rate: run dpcli budget upgrade first")
+        self._require_current("rate")
         return self._append(SetRate(per_day, visible_text(why)), "")
+
+    def acknowledge(self, finding: str, why: str) -> Receipt:
+        """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.
+
+        Raises:
+            InputError: The reason is missing.
+            LedgerError: The definitions of the database are of an earlier version, which knows no acknowledgement.
+        """
+        self._require_current("acknowledgement")
+        return self._append(Acknowledge(finding, visible_text(why)), "")
+
+    def _require_current(self, entry: str) -> None:
+        """Check that the definitions of the store accept the new kinds of entries. Raises LedgerError if they are of an earlier version."""
+        if self.store.outdated:
+            raise LedgerError(f"{self.store.place}: {self.store.outdated}, which knows no {entry}: run dpcli budget upgrade first")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""

@@ -47,6 +47,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "copy": ("dpcli.ledger.commands.opening:copy", "Move datasets to another ledger, with their chains unchanged."),
     "log": ("dpcli.ledger.commands.reading:log", "Print every entry, in order."),
     "verify": ("dpcli.ledger.commands.reading:verify", "Check the chain, its guards, every cost, and an anchor."),
+    "acknowledge": ("dpcli.ledger.commands.governing:acknowledge", "Answer a finding of verify, with a reason."),
     "anchor": ("dpcli.ledger.commands.reading:anchor", "Print the head of the chain, to be stored outside the ledger."),
     "export": ("dpcli.ledger.commands.reading:export", "Print all entries as json, csv or markdown."),
 }

@@ -287,6 +287,25 @@ class Retire:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The answer of an administrator to a finding of `dpcli budget verify`. It changes no charge and no cap.
+
+    Attributes:
+        finding: The text of the finding, as an entry can hold it.
+        why: Reason.
+    """
+
+    finding: str
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        state.open_terms()
+        if not has_words(self.why):
+            raise InputError("--reason: state why, in words")
+        return {"kind": "acknowledge", "finding": self.finding, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
 class Upgrade:
     """A record that dpcli has installed a new version of the definitions that guard the entries.
 

@@ -442,8 +442,8 @@ class LedgerState:
     def _propose(self, entry: LedgerEntry) -> None:
         self.open_terms()  # only `proposals` changes, and `apply` sets it
 
-    def _rate(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # only the database counts what a login appends
+    def _no_change(self, entry: LedgerEntry) -> None:
+        self.open_terms()  # a rate is checked by the database, and an acknowledgement is read by `verify`
 
     def _upgrade(self, entry: LedgerEntry) -> None:
         """Apply an entry with a new hash and version of the definitions."""
@@ -528,5 +528,6 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "quota": LedgerState._quota,
     "propose": LedgerState._propose,
     "refuse": LedgerState._propose,
-    "rate": LedgerState._rate,
+    "rate": LedgerState._no_change,
+    "acknowledge": LedgerState._no_change,
 }

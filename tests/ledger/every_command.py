@@ -37,6 +37,7 @@ VALUES = {
     "entry": "2",
     "share": "0.5",
     "per_day": "100",
+    "finding": "entry 2",
 }
 
 

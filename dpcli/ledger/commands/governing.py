@@ -1,4 +1,4 @@
-"""The commands `dpcli budget amend`, quota, rate, approve, refuse and retire, which decide what may be charged."""
+"""The commands `dpcli budget amend`, quota, rate, approve, refuse, retire and acknowledge, which decide what may be charged."""
 
 from __future__ import annotations
 
@@ -158,6 +158,29 @@ def refuse(ledger: str, entry: int, dataset: str | None, why: str, **output: Any
     The proposer withdraws the proposal with this command. In a database, any other person needs the role dpcli_admin.
     """
     return answer(ledger, dataset, lambda book: book.refuse(entry, why), **output)
+
+
+@subcommand(
+    "acknowledge",
+    ledger_argument,
+    click.argument("finding"),
+    dataset_option,
+    reason_option("Reason why the finding is accepted.", required=True),
+    answer_options,
+)
+def acknowledge(ledger: str, finding: str, dataset: str | None, why: str, **output: Any) -> int:
+    """Answer FINDING, a line of `dpcli budget verify` about LEDGER, so that `verify` ends with exit code 0 again.
+
+    FINDING is compared word for word with what `verify` finds now, which takes as long as `verify`. The entry in the chain states who
+    answered it and why. It changes no charge: what was spent beyond the entries stays spent, and the guarantee is not what the cap says.
+    `verify` still prints the finding, and says how many are acknowledged. If another version of dpcli words the finding differently, or
+    finds another number, it counts again. In a database this needs the role dpcli_admin.
+    """
+    from dpcli.cli.printing import progress
+    from dpcli.ledger.verify import acknowledge
+
+    with progress() as report:
+        return answer(ledger, dataset, lambda book: acknowledge(book, finding, why, report), **output)
 
 
 @subcommand(

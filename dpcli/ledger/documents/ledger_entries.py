@@ -129,12 +129,17 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
     }
     if problems:
         headline += f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries state"
+    if result.acknowledged:
+        count = len(result.acknowledged)
+        headline += f"; {count} {'problem' if count == 1 else 'problems'} acknowledged"
     if departure is not None:
         headline += f"; {departure}"
         data["closed"] = str(departure)
     exit_code = 1 if problems else 0
     data |= {"costs": result.costs, "problems": list(problems), "notes": list(result.notes), "exit_code": exit_code}
-    lines = (*problems, *result.notes)
+    data["acknowledged"] = [{"finding": finding, "entry": seq} for finding, seq in result.acknowledged]
+    answered = [f"acknowledged by entry {seq}: {finding}" for finding, seq in result.acknowledged]
+    lines = (*problems, *answered, *result.notes)
     return Document(headline, data, "fail" if problems else "pass", notes=lines, log=lines, exit_code=exit_code)
 
 
@@ -206,6 +211,8 @@ def _reason(entry: LedgerEntry) -> str:
         why += f" ({approved}; proposed in entry {content['proposal']})"
     elif "approver" in content:
         why += f" (stated approver: {content['approver']})"
+    if entry.kind == "acknowledge":
+        why += f" (finding: {content['finding']})"
     digest = certificate_of(content)
     why += "" if digest is None else f"{' ' if why else ''}(certificate sha256:{digest})"
     return ": ".join(filter(None, (_origin(content), why)))

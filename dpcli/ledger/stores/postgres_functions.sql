@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate', 'acknowledge') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -920,7 +920,7 @@ BEGIN
     WHEN content ->> 'kind' = 'quota' THEN PERFORM dpcli.check_quota(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
-    WHEN content ->> 'kind' IN ('refuse', 'rate') THEN NULL;
+    WHEN content ->> 'kind' IN ('refuse', 'rate', 'acknowledge') THEN NULL;
     WHEN content ->> 'kind' = 'count' THEN PERFORM dpcli.check_count(of_dataset, content);
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
