@@ -14,7 +14,7 @@ from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
 from dpcli.federated.participations import client_counter
 from dpcli.federated.round import Round, ServerDraws, client_batches
-from dpcli.federated.run_charges import charge_key, charges_of_run, is_charged, kind_of, rest_is_charged, rest_key
+from dpcli.federated.run_charges import charge_key, charges_of_run, is_charged, kind_of, rest_is_charged, rest_key, run_name
 from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
@@ -112,7 +112,8 @@ class Rounds(Displayed):
             ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
             if self.plan.rest is not None:
                 ledger.cost(self.plan.rest)
-            charges = charges_of_run(ledger, self.plan, self.key)
+            self._name = run_name(ledger, self.key)
+            charges = charges_of_run(ledger, self.plan, self._name)
         self._last_number = charges.last[kind_of(self.chunk)]
         self._counter = client_counter(self.plan, lambda: self._paid_by_process)
         self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
@@ -126,7 +127,7 @@ class Rounds(Displayed):
     def charged(self) -> int:
         """The number of rounds for which all processes have paid under this key, as the ledger states it now."""
         with self._open() as ledger:
-            return charges_of_run(ledger, self.plan, self.key).rounds
+            return charges_of_run(ledger, self.plan, self._name).rounds
 
     def round(self) -> Round:
         """Charge the next round, unless an earlier charge pays for it, and return it.
@@ -178,9 +179,9 @@ class Rounds(Displayed):
         why = f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
             for _ in range(KEY_ATTEMPTS):
-                rest = None if rest_is_charged(ledger, self.plan, self.key) else self.plan.rest
+                rest = None if rest_is_charged(ledger, self.plan, self._name) else self.plan.rest
                 self._last_number += 1  # no number is tried twice
-                key = charge_key(self.key, self._last_number, self.chunk)
+                key = charge_key(self._name, self._last_number, self.chunk)
                 try:
                     charged_before = self._charge_under(ledger, pipeline, key, why, rest)
                 except Denied as refusal:
@@ -190,7 +191,7 @@ class Rounds(Displayed):
                     break
             else:
                 raise LedgerError(f'"{self.key}": other processes have meanwhile charged all {KEY_ATTEMPTS:,} keys that were tried')
-            if not rest_is_charged(ledger, self.plan, self.key):
+            if not rest_is_charged(ledger, self.plan, self._name):
                 raise LedgerError(f'"{self.key}": the entries of {self.plan.path} that no round performs are not charged')
         self._last_key = key
         self._paid_by_process += count
@@ -199,12 +200,12 @@ class Rounds(Displayed):
 
     def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
         """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
-        if is_charged(ledger, self.plan, self.key, key):
+        if is_charged(ledger, self.plan, self._name, key):
             return True
         if rest is None:
             return ledger.spend(rounds, key, why=why).repeated
         both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
-        return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
+        return ledger.spend_both([(rest, rest_key(self._name)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
         """Return the number of rounds of the next charge, which is a chunk, or less if fewer portions pay for all remaining rounds."""

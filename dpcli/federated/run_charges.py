@@ -11,6 +11,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.federated.federated_plan import FederatedPlan
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import canonical
+from dpcli.ledger.state import payer
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -69,6 +70,16 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
 def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
     """Return whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
+
+
+def run_name(ledger: Ledger, key: str) -> str:
+    """Return the name under which this login charges the run `key`, as `Ledger.own_key` does for a single charge.
+
+    A run whose charges this login made under the bare key, before keys had logins, goes on under it.
+    """
+    if any(payer(run.content) == ledger.who for run in ledger.runs_beginning(f"{key}/")):
+        return key
+    return ledger.own_key(key)
 
 
 def charge_key(key: str, number: int, chunk: int) -> str:

@@ -79,14 +79,15 @@ class DatasetBudget(Displayed):
             LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run or to a run that was started.
             CannotCertify, NotRepresentable: The filter of the ledger has no cost for the run.
         """
-        request = _request(pipeline, key, delta, why)
+        pipeline, key, at, why = _request(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            receipt = ledger.reserve(*request, expiry_time(last, ledger.now()), blocks)
+            name = ledger.own_key(key)
+            receipt = ledger.reserve(pipeline, name, at, why, expiry_time(last, ledger.now()), blocks)
             for line in receipt.notes[1:]:  # the first note, that the request was granted before, is no surprise to the caller
                 warnings.warn(f"dpcli: {line}", stacklevel=2)
-            return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
+            return ReservedRun(DatasetBudget(self.url, ledger.dataset), name)
 
     def spend(
         self,
@@ -101,10 +102,10 @@ class DatasetBudget(Displayed):
         The arguments and errors are those of `reserve`. LedgerError is also raised if the key was charged before, as the noise of that run
         may have been drawn already.
         """
-        request = _request(pipeline, key, delta, why)
+        pipeline, key, at, why = _request(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            require_first_charge(ledger.spend(*request, blocks), key)
+            require_first_charge(ledger.spend(pipeline, ledger.own_key(key), at, why, blocks), key)
 
     def _open(self) -> Ledger:
         return open_ledger(self.url, self.dataset)

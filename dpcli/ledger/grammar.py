@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
 # Limits of size keep a hostile entry small. They are far above what dpcli writes.
 LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # largest numbers of characters of a text or reason, and of a name or key
-LONGEST_ENTRY = 4_000_000  # largest number of characters of an entry in its canonical form
+LONGEST_ENTRY = 65_536  # largest number of bytes of an entry in its canonical form, which is ASCII
+LONGEST_COPIED = 4_000_000  # the same for an entry that is copied from another place, which an earlier version may have written
 LONGEST_AMOUNT = 40  # largest number of characters of an amount; dpcli writes at most 27
 LONGEST_DELTA = 30  # largest number of characters of a delta; the shortest spelling of a double has at most 23
 SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # a little more than the range of doubles; 0 is allowed too
+USUAL_RATE = 10_000  # entries without a cost that a login may append in a day, unless an entry "rate" says otherwise
 MOST_COUNT = 10**18  # fits in a 64-bit integer of a database
 HOLDERS = ("person", "team")  # a quota limits one of these
 MODES = ("adaptive", "declared")
@@ -99,6 +101,8 @@ ENTRIES = {
     "propose": {"asks": "asks", "expires": "stamp"},
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
+    "rate": {"per_day": "runs", "why": "said"},
+    "acknowledge": {"finding": "said", "why": "said"},
 }
 # The entries that can be proposed, without the fields that the approval adds.
 ASKS = {
@@ -173,11 +177,14 @@ def rules() -> dict[str, Any]:
         "words": WORDS,
         "longest": LONGEST_TEXT,  # characters of a text
         "name": LONGEST_NAME,  # characters of a name
+        "entry": LONGEST_ENTRY,  # bytes of an entry
+        "copied": LONGEST_COPIED,  # bytes of an entry that is copied; not the entry "copied"
         "unseen": [list(pair) for pair in INVISIBLE],  # not the field "unseen" of an amendment
         "spaces": [list(pair) for pair in SPACES],
         "common": COMMON,
         "entries": ENTRIES,
         "asks": ASKS,
+        "rate": USUAL_RATE,
         "open": MOST_DAYS,  # days for which a proposal may be open; not the entry "open"
         "holders": list(HOLDERS),
         "terms": TERMS,
@@ -214,6 +221,16 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
     if quota.get("of") == "person" and quota["members"] != [quota["name"]]:
         return "expected one member of a person's quota"
     return None
+
+
+def wrong_size(body: str) -> str | None:
+    """Return a text "expected ..." if the canonical text of an entry is too long; None if it is not."""
+    if len(body) <= LONGEST_ENTRY:
+        return None
+    return (
+        f"expected an entry of at most {LONGEST_ENTRY:,} bytes (64 KB) in its canonical form, found {len(body):,}: shorten the reason, or "
+        "divide the run's mechanisms or blocks among several entries, each under its own key"
+    )
 
 
 def visible_text(text: str) -> str:

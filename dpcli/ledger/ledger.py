@@ -20,13 +20,15 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry,
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
-from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota
+from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
 from dpcli.ledger.governance.proposals import proposal_numbered
 from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.grammar import LONGEST_ENTRY, visible_text, wrong_entry
+from dpcli.ledger.grammar import LONGEST_NAME, visible_text, wrong_entry, wrong_size
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import (
     OWN_KEY,
+    SCOPE,
+    Acknowledge,
     Arrived,
     Charge,
     CountAnswers,
@@ -36,8 +38,9 @@ from dpcli.ledger.requests import (
     Retire,
     Upgrade,
     checked_key,
+    key_scope,
 )
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import LedgerState, Run, payer
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
@@ -190,6 +193,35 @@ class Ledger:
         if isinstance(runs, EarlierRuns):
             return runs.beginning(start)
         return [run for run in runs.values() if run.key.startswith(start)]
+
+    def own_key(self, key: str) -> str:
+        """Return the name of the run that this login charges under a key that a person chose.
+
+        In a database it is LOGIN//KEY, so that nobody can take the key of somebody else. A run that this login charged under the bare key,
+        before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
+        """
+        return self._own_name(checked_key(key))
+
+    def _own_name(self, key: str) -> str:
+        if SCOPE in key:
+            return key  # a full name; the database refuses a charge under the name of another login
+        runs, own = self.state().runs, f"{key_scope(self.who)}{key}"
+        bare = runs.get(key)
+        if bare is not None and payer(bare.content) == self.who:
+            return key
+        if not self.store.scopes_keys and own not in runs:
+            return key
+        if len(own) > LONGEST_NAME:
+            raise InputError(
+                f"--key: expected at most {LONGEST_NAME - len(own) + len(key)} characters, as the name of the run begins with the login, "
+                f"found {len(key)}"
+            )
+        return own
+
+    def key_of_run(self, key: str) -> str:
+        """Return the name of an existing run: of this login's run under the key or, if it has none, of the run with just this name."""
+        own = self._own_name(key)
+        return own if own in self.state().runs or key not in self.state().runs else key
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
         """Return the cost of one run, and the delta at which its mechanisms are described.
@@ -416,6 +448,33 @@ class Ledger:
         people = tuple(sorted({*members})) if of == "team" else (name,)
         return self._append(Proposable(SetQuota(of, name, people, share, alert_at, visible_text(why)), expires), "")
 
+    def rate(self, per_day: int, why: str) -> Receipt:
+        """Limit the entries without a cost that each login may append in a day, in UTC.
+
+        Raises:
+            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing.
+            LedgerError: The definitions of the database are of an earlier version, which knows no rate.
+        """
+        if self.store.who is None:
+            raise InputError(f"{self.store.place}: expected a ledger in a database, found a file, which cannot tell logins apart")
+        self._require_current("rate")
+        return self._append(SetRate(per_day, visible_text(why)), "")
+
+    def acknowledge(self, finding: str, why: str) -> Receipt:
+        """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.
+
+        Raises:
+            InputError: The reason is missing.
+            LedgerError: The definitions of the database are of an earlier version, which knows no acknowledgement.
+        """
+        self._require_current("acknowledgement")
+        return self._append(Acknowledge(finding, visible_text(why)), "")
+
+    def _require_current(self, entry: str) -> None:
+        """Check that the definitions of the store accept the new kinds of entries. Raises LedgerError if they are of an earlier version."""
+        if self.store.outdated:
+            raise LedgerError(f"{self.store.place}: {self.store.outdated}, which knows no {entry}: run dpcli budget upgrade first")
+
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""
         return self._append(Retire(self.window(window), visible_text(why)), "")
@@ -633,12 +692,10 @@ class Ledger:
         The entry is applied as a later reader applies it. So no entry is written that a reader refuses.
 
         Raises:
-            InputError: The content breaks the grammar of entries.
+            InputError: The content breaks the grammar of entries, or is too long.
         """
         entry = seal(self._with_signature(content, now), self.dataset, state.head)
-        wrong = wrong_entry(entry.content)
-        if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
-            wrong = f"expected an entry of at most {LONGEST_ENTRY:,} characters, found {len(entry.row.body):,}"
+        wrong = wrong_size(entry.row.body) or wrong_entry(entry.content)
         if wrong is not None:
             raise InputError(f"{wrong}; nothing was written")
         state.apply(next_entry(entry.row, self.dataset, state.head))

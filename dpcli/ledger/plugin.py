@@ -35,6 +35,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "void": ("dpcli.ledger.commands.spending:void", "Cancel a reservation before any noise was drawn."),
     "amend": ("dpcli.ledger.commands.governing:amend", "Change the cap, with a reason and an approver."),
     "quota": ("dpcli.ledger.commands.governing:quota", "Limit what a person or a team may charge."),
+    "rate": ("dpcli.ledger.commands.governing:rate", "Limit the entries without a cost of each login and day."),
     "approve": ("dpcli.ledger.commands.governing:approve", "Approve another person's proposal."),
     "refuse": ("dpcli.ledger.commands.governing:refuse", "Refuse a proposal, or withdraw your own."),
     "windows": ("dpcli.ledger.commands.reading:windows", "Show the blocks in which a run still fits."),
@@ -46,6 +47,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "copy": ("dpcli.ledger.commands.opening:copy", "Move datasets to another ledger, with their chains unchanged."),
     "log": ("dpcli.ledger.commands.reading:log", "Print every entry, in order."),
     "verify": ("dpcli.ledger.commands.reading:verify", "Check the chain, its guards, every cost, and an anchor."),
+    "acknowledge": ("dpcli.ledger.commands.governing:acknowledge", "Answer a finding of verify, with a reason."),
     "anchor": ("dpcli.ledger.commands.reading:anchor", "Print the head of the chain, to be stored outside the ledger."),
     "export": ("dpcli.ledger.commands.reading:export", "Print all entries as json, csv or markdown."),
 }

@@ -31,6 +31,7 @@ from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
 # The end of messages about a run that must not be made again under its key.
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
+SCOPE = "//"  # between the login and the key in the name of a run
 CERTIFICATE = re.compile(r"(?:^|; )certificate sha256:([0-9a-f]{64})\Z", re.ASCII)  # the end of an entry's `detail`
 
 
@@ -70,6 +71,14 @@ def checked_key(key: str) -> str:
     if not key.strip() or len(key) > LONGEST_NAME or not key.isprintable():
         raise InputError(f"--key: expected a name of at most {LONGEST_NAME} printable characters for this run, found {key[:60]!r}")
     return key
+
+
+def key_scope(login: str) -> str:
+    """Return the start of the names of a login's runs in a database. No other login may charge a run with such a name.
+
+    A login may contain a slash, which is escaped, so that the first two slashes of a name end its login.
+    """
+    return f"{login.replace('%', '%25').replace('/', '%2F')}{SCOPE}"
 
 
 def nonempty(**optional: Any) -> dict[str, Any]:
@@ -275,6 +284,25 @@ class Retire:
         if state.retired.issuperset(self.window):
             return None
         return {"kind": "retire", "window": list(self.window), "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The answer of an administrator to a finding of `dpcli budget verify`. It changes no charge and no cap.
+
+    Attributes:
+        finding: The text of the finding, as an entry can hold it.
+        why: Reason.
+    """
+
+    finding: str
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        state.open_terms()
+        if not has_words(self.why):
+            raise InputError("--reason: state why, in words")
+        return {"kind": "acknowledge", "finding": self.finding, "why": self.why}
 
 
 @dataclass(frozen=True, slots=True)

@@ -442,6 +442,9 @@ class LedgerState:
     def _propose(self, entry: LedgerEntry) -> None:
         self.open_terms()  # only `proposals` changes, and `apply` sets it
 
+    def _no_change(self, entry: LedgerEntry) -> None:
+        self.open_terms()  # a rate is checked by the database, and an acknowledgement is read by `verify`
+
     def _upgrade(self, entry: LedgerEntry) -> None:
         """Apply an entry with a new hash and version of the definitions."""
         self.open_terms()
@@ -525,4 +528,6 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "quota": LedgerState._quota,
     "propose": LedgerState._propose,
     "refuse": LedgerState._propose,
+    "rate": LedgerState._no_change,
+    "acknowledge": LedgerState._no_change,
 }

@@ -21,7 +21,8 @@ from dpcli.ledger.checkpoint import agrees_with, usable_content
 from dpcli.ledger.filters.declared_set import compose
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal, proposal_of
-from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.grammar import visible_text
+from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
@@ -43,7 +44,8 @@ class Verified:
         entries: Number of checked entries.
         costs: Number of costs that were computed again.
         head: Head of the chain.
-        problems: Faults by which the ledger understates the spending.
+        problems: Faults by which the ledger understates the spending, without those that were acknowledged.
+        acknowledged: The faults of this kind that an entry acknowledges word for word, each with the number of that entry.
         notes: Other faults.
     """
 
@@ -52,6 +54,7 @@ class Verified:
     head: Head
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    acknowledged: tuple[tuple[str, int], ...] = ()
 
 
 def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
@@ -63,7 +66,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     * a run that states other terms than the ledger's, or was charged on other blocks than it states;
     * a cap that is larger than its epsilon allows, or declared runs that exceed the cap.
 
-    Entries cannot be changed, so the remedy is to amend the cap.
+    Entries cannot be changed, so the remedy is to amend the cap, or to acknowledge the problem with a reason (`acknowledge`).
 
     Args:
         anchor: The content of an anchor file, which the chain must contain; None if there is no anchor.
@@ -84,12 +87,15 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     prices = Prices(terms)
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
+    answered: dict[str, int] = {}  # the number of the entry that acknowledges a finding
     computed = 0
     for entry in ledger.reread(state.head):
         if entry.kind == "propose":
             proposed[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in entry.content:
             notes += _lookalike_approver(proposed[entry.content["proposal"]], entry)
+        if entry.kind == "acknowledge":
+            answered[str(entry.content["finding"])] = entry.row.seq
         if "caps" in entry.content and terms.mode != "declared":
             terms_problems += _excess_of_caps(terms, entry)
         if "cost" in entry.content:
@@ -97,7 +103,30 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
                 progress(computed, state.charges)
             computed += 1
             problems += prices.problems_of(entry)
-    return Verified(state.head.seq, computed, state.head, (*terms_problems, *problems), (*notes, *_notes_on_store(ledger)))
+    findings = (*terms_problems, *problems)
+    still_open = tuple(finding for finding in findings if visible_text(finding) not in answered)
+    acknowledged = tuple((finding, answered[text]) for finding in findings if (text := visible_text(finding)) in answered)
+    return Verified(state.head.seq, computed, state.head, still_open, (*notes, *_notes_on_store(ledger)), acknowledged)
+
+
+def acknowledge(ledger: Ledger, finding: str, why: str, progress: Callable[[int, int], None] | None = None) -> Receipt:
+    """Record the answer to a finding, after a verification that has this finding, word for word.
+
+    Raises:
+        InputError: The verification has no such finding that is not acknowledged, or the reason is missing.
+        LedgerError: As `verify`, and if the entry cannot be written.
+    """
+    result = verify(ledger, progress=progress)
+    text = visible_text(finding.strip())
+    if text not in map(visible_text, result.problems):
+        answered = next((seq for problem, seq in result.acknowledged if visible_text(problem) == text), None)
+        if answered is not None:
+            raise InputError(f"FINDING: expected a finding without an answer, found one that entry {answered} acknowledges")
+        raise InputError(
+            f"FINDING: expected a line of dpcli budget verify, word for word, found {finding[:60]!a}; open findings: "
+            f"{len(result.problems)}{'' if not result.problems else ', the first: ' + visible_text(result.problems[0])[:300]}"
+        )
+    return ledger.acknowledge(text, why)
 
 
 def require_unchanged_definitions(store: Store, state: LedgerState) -> None:

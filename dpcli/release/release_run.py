@@ -99,7 +99,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
     session, place = existing_session(plan.folder), plan.folder
     if session is None:
         session = open_session(plan.folder, plan.fingerprint(), False, ledger)
-        return session if key is None else replace(session, run=key)
+        return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
         of_release = "the file" if plan.window is None else "the file and the window"
         raise InputError(
@@ -112,9 +112,13 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         else:
             expected, given = "no --ledger", f"one: this release was charged to no ledger; {NEW_RELEASE}"
         raise InputError(f"{place}: expected {expected}, found {given}")
-    if key is not None and key != session.run:
+    if key is not None and session.run not in (key, _own_key(ledger, key)):
         raise InputError(f'{place}: expected the key "{session.run}" of the release in this folder, found "{key}"; {NEW_RELEASE}')
     return session
+
+
+def _own_key(ledger: Ledger | None, key: str) -> str:
+    return key if ledger is None else ledger.own_key(key)
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:

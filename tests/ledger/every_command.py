@@ -36,6 +36,8 @@ VALUES = {
     "blocks": "2026-01-01",
     "entry": "2",
     "share": "0.5",
+    "per_day": "100",
+    "finding": "entry 2",
 }
 
 

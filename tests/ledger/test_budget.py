@@ -37,7 +37,7 @@ def books(place: Place) -> dpcli.DatasetBudget:
 
 def status(books: dpcli.DatasetBudget, key: str) -> str:
     with open_ledger(books.url, DATASET) as ledger:
-        return ledger.state().run(key).status
+        return ledger.state().run(ledger.key_of_run(key)).status
 
 
 def spent(books: dpcli.DatasetBudget) -> float:

@@ -1,4 +1,4 @@
-"""The commands `dpcli budget amend`, quota, approve, refuse and retire, which decide what may be charged."""
+"""The commands `dpcli budget amend`, quota, rate, approve, refuse, retire and acknowledge, which decide what may be charged."""
 
 from __future__ import annotations
 
@@ -109,6 +109,32 @@ def quota(
     return answer(ledger, dataset, lambda book: book.quota(*terms, why=why, expires=expires), **output)
 
 
+@subcommand(
+    "rate",
+    ledger_argument,
+    dataset_option,
+    click.option(
+        "--per-day",
+        type=click.IntRange(min=1),
+        required=True,
+        metavar="COUNT",
+        help="Largest number of such entries of one login in a day (UTC); 10,000 where no rate was set.",
+    ),
+    reason_option("Reason for the rate.", required=True),
+    answer_options,
+)
+def rate(ledger: str, dataset: str | None, per_day: int, why: str, **output: Any) -> int:
+    """Limit how many entries without a cost each login may append to LEDGER in a day, so that nobody fills the log for the others.
+
+    These entries count: charges of cost 0, cancelled reservations, counts of answers, proposals and withdrawals. What costs budget is never
+    limited, nor are the start and the commit of a reserved run. A request that was denied leaves no entry and does not count. A request
+    beyond the rate is refused (exit code 4).
+
+    Only a database has a rate, and only the role dpcli_admin may set it. A file cannot tell logins apart.
+    """
+    return answer(ledger, dataset, lambda book: book.rate(per_day, why), **output)
+
+
 @proposal_subcommand("approve", "Reason for the approval.", raising_options)
 def approve(ledger: str, entry: int, dataset: str | None, why: str, acknowledge: bool, unseen: bool, **output: Any) -> int:
     """Approve the proposal in entry ENTRY of LEDGER, which makes it effective. Only for a ledger that was opened with --two-person.
@@ -132,6 +158,29 @@ def refuse(ledger: str, entry: int, dataset: str | None, why: str, **output: Any
     The proposer withdraws the proposal with this command. In a database, any other person needs the role dpcli_admin.
     """
     return answer(ledger, dataset, lambda book: book.refuse(entry, why), **output)
+
+
+@subcommand(
+    "acknowledge",
+    ledger_argument,
+    click.argument("finding"),
+    dataset_option,
+    reason_option("Reason why the finding is accepted.", required=True),
+    answer_options,
+)
+def acknowledge(ledger: str, finding: str, dataset: str | None, why: str, **output: Any) -> int:
+    """Answer FINDING, a line of `dpcli budget verify` about LEDGER, so that `verify` ends with exit code 0 again.
+
+    FINDING is compared word for word with what `verify` finds now, which takes as long as `verify`. The entry in the chain states who
+    answered it and why. It changes no charge: what was spent beyond the entries stays spent, and the guarantee is not what the cap says.
+    `verify` still prints the finding, and says how many are acknowledged. If another version of dpcli words the finding differently, or
+    finds another number, it counts again. In a database this needs the role dpcli_admin.
+    """
+    from dpcli.cli.printing import progress
+    from dpcli.ledger.verify import acknowledge
+
+    with progress() as report:
+        return answer(ledger, dataset, lambda book: acknowledge(book, finding, why, report), **output)
 
 
 @subcommand(

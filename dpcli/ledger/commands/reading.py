@@ -85,6 +85,8 @@ def verify(ledger: str, dataset: str | None, anchor: str | None, **output: Any) 
     Each entry must be allowed in the state before it. Each cost is computed again by this version, under the unit, adjacency and
     dataset_size of the ledger. The command reads every entry, but keeps none in memory.
 
+    A fault that `dpcli budget acknowledge` answered is printed, and does not count.
+
     Exit code 0: no fault. 1: a cost is larger than what was charged, or a run states other terms than the ledger's. 4: damaged, changed, or
     restored from a backup.
     """

@@ -88,7 +88,7 @@ def spend(
     with opened_ledger(ledger, dataset, anchor) as book:
 
         def ask() -> Receipt:
-            charged = book.spend(pipeline, key, delta, why, window, certificate)
+            charged = book.spend(pipeline, book.own_key(key), delta, why, window, certificate)
             return require_first_charge(charged, key) if once else charged
 
         return emit(with_delta_findings(receipt(book, ask), book, pipeline, file, delta), **options)
@@ -115,7 +115,7 @@ def reserve(
     certificate = checked_digest(options.pop("certificate"), pipeline, delta)
     with opened_ledger(ledger, dataset, anchor) as book:
         until = expiry_time(expires, book.now())
-        document = receipt(book, lambda: book.reserve(pipeline, key, delta, why, until, window, certificate))
+        document = receipt(book, lambda: book.reserve(pipeline, book.own_key(key), delta, why, until, window, certificate))
         return emit(with_delta_findings(document, book, pipeline, file, delta), **options)
 
 
@@ -127,7 +127,7 @@ def start(ledger: str, key: str, dataset: str | None, why: str, **output: Any) -
     counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is
     recorded.
     """
-    return answer(ledger, dataset, lambda book: book.start(key, why), **output)
+    return answer(ledger, dataset, lambda book: book.start(book.key_of_run(key), why), **output)
 
 
 @run_subcommand(
@@ -143,7 +143,7 @@ def commit(ledger: str, key: str, dataset: str | None, why: str, **output: Any) 
     counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is
     recorded.
     """
-    return answer(ledger, dataset, lambda book: book.commit(key, why), **output)
+    return answer(ledger, dataset, lambda book: book.commit(book.key_of_run(key), why), **output)
 
 
 @run_subcommand("void", reason_option("Reason why no noise was drawn.", required=True), proposing_option)
@@ -156,4 +156,4 @@ def void(ledger: str, key: str, dataset: str | None, why: str, expires: str | No
     In a ledger that was opened with --two-person the command only makes a proposal. The run stays charged until another person approves it
     with `dpcli budget approve`.
     """
-    return answer(ledger, dataset, lambda book: book.void(key, why, expires), **output)
+    return answer(ledger, dataset, lambda book: book.void(book.key_of_run(key), why, expires), **output)

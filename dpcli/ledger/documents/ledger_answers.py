@@ -181,6 +181,12 @@ def _grant_words(result: Receipt, kind: str) -> str:
             return f"retired, entry {seq}: {count} {'block accepts' if count == 1 else 'blocks accept'} no further run"
         case "quota":
             return f"set, entry {seq}: {quota_words(state, state.quotas[subject_of(content)])}"
+        case "rate":
+            return f"set, entry {seq}: a login may append at most {content['per_day']:,} entries without a cost in a day"
+        case "acknowledge":
+            return (
+                f"acknowledged, entry {seq}: the charges stay as they are, and dpcli budget verify prints the finding as answered"
+            )
         case "refuse":
             return f"entry {content['proposal']} is closed by entry {seq}: nobody can approve it; {left}"
         case "moved":

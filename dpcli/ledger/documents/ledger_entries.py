@@ -129,12 +129,17 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
     }
     if problems:
         headline += f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries state"
+    if result.acknowledged:
+        count = len(result.acknowledged)
+        headline += f"; {count} {'problem' if count == 1 else 'problems'} acknowledged"
     if departure is not None:
         headline += f"; {departure}"
         data["closed"] = str(departure)
     exit_code = 1 if problems else 0
     data |= {"costs": result.costs, "problems": list(problems), "notes": list(result.notes), "exit_code": exit_code}
-    lines = (*problems, *result.notes)
+    data["acknowledged"] = [{"finding": finding, "entry": seq} for finding, seq in result.acknowledged]
+    answered = [f"acknowledged by entry {seq}: {finding}" for finding, seq in result.acknowledged]
+    lines = (*problems, *answered, *result.notes)
     return Document(headline, data, "fail" if problems else "pass", notes=lines, log=lines, exit_code=exit_code)
 
 
@@ -206,6 +211,8 @@ def _reason(entry: LedgerEntry) -> str:
         why += f" ({approved}; proposed in entry {content['proposal']})"
     elif "approver" in content:
         why += f" (stated approver: {content['approver']})"
+    if entry.kind == "acknowledge":
+        why += f" (finding: {content['finding']})"
     digest = certificate_of(content)
     why += "" if digest is None else f"{' ' if why else ''}(certificate sha256:{digest})"
     return ": ".join(filter(None, (_origin(content), why)))
@@ -238,7 +245,7 @@ def _quota(asks: Mapping[str, Any]) -> str:
 
 
 def _cost(entry: LedgerEntry) -> str:
-    """Return the text of the column "cost": the cost of a charge, a cap, a quota or a number of answers; else ""."""
+    """Return the text of the column "cost": the cost of a charge, a cap, a quota, a rate or a number of answers; else ""."""
     content = entry.content
     if "caps" in content:  # an opening or an amendment
         terms = content.get("terms", {})
@@ -247,6 +254,8 @@ def _cost(entry: LedgerEntry) -> str:
         return f"cap: epsilon {content.get('epsilon', terms.get('epsilon'))!r}{ceiling}{unseen}"
     if entry.kind == "quota":
         return _quota(content)
+    if entry.kind == "rate":
+        return f"{content['per_day']:,} entries without a cost a day"
     if entry.kind == "count":
         return f"{content['count']:,} {content['of']}"
     return costs(amounts.read(content["cost"])) if "cost" in content else ""

@@ -119,6 +119,24 @@ class SetQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRate:
+    """A limit on the entries without a cost that each login may append to a dataset in a day (UTC). A later limit replaces it.
+
+    Attributes:
+        per_day: The largest number of such entries.
+        why: Reason.
+    """
+
+    per_day: int
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        state.open_terms()
+        _require_reason(self.why)
+        return {"kind": "rate", "per_day": self.per_day, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
 class Proposable:
     """A request that becomes a proposal in a two-person ledger, and is granted at once in any other ledger.
 

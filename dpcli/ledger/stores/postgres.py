@@ -32,6 +32,7 @@ from dpcli.ledger.stores.postgres_connection import (
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, CreatedByOther, install, installed_version, renew
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
+KEY_SCOPES = 8  # the first version of the definitions in which a name with "//" belongs to the login before it
 BUSY_SECONDS = 30.0  # longest wait for a lock, in seconds
 LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this value
 SERVER_IDENTITY = (
@@ -146,6 +147,10 @@ class PostgresStore:
     def version(self) -> int:
         """The version number of the definitions in the database. It lies between `OLDEST_READ` and `VERSION`."""
         return self._version
+
+    @property
+    def scopes_keys(self) -> bool:
+        return self._version >= KEY_SCOPES
 
     @property
     def outdated(self) -> str:

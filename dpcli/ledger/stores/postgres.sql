@@ -3,7 +3,7 @@
 -- Names of parameters differ from those of columns: PL/pgSQL tells them apart by nothing else.
 
 CREATE TABLE dpcli.format (version integer PRIMARY KEY);
-INSERT INTO dpcli.format VALUES (7);
+INSERT INTO dpcli.format VALUES (8);
 
 -- seq, head: the end of the chain. team: the role whose members alone see the dataset; NULL for everybody with a role of the ledger.
 CREATE TABLE dpcli.dataset (

@@ -19,11 +19,21 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate', 'acknowledge') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
   END IF;
+END $$;
+
+-- The size of an entry in bytes: of a new one, or of one that is copied, which an earlier version may have let in.
+CREATE OR REPLACE FUNCTION dpcli.check_size(body text, which text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  longest integer := (dpcli.rules() ->> which)::integer;
+BEGIN
+  PERFORM dpcli.require(octet_length(body) <= longest,
+    format('expected an entry of at most %s bytes in its canonical form, found %s', longest, octet_length(body)));
 END $$;
 
 -- The one spelling of an entry, as dpcli.ledger.chain writes it: what no reader could take would stop everybody's reading.
@@ -639,6 +649,11 @@ BEGIN
   INSERT INTO dpcli.dataset VALUES (of_dataset, of_team, content #>> '{terms,fingerprint}', 1, new_hash);
 END $$;
 
+-- The start of the names of a login's runs, as in dpcli.ledger.requests.key_scope.
+CREATE OR REPLACE FUNCTION dpcli.key_scope(login text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT replace(replace(login, '%', '%25'), '/', '%2F') || '//'
+$$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_charge(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -650,6 +665,8 @@ DECLARE
 BEGIN
   PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = of_key),
     'that key is charged already');
+  PERFORM dpcli.require(strpos(of_key, '//') = 0 OR starts_with(of_key, dpcli.key_scope(session_user)),
+    format('expected a key of %s, which begins with %L, or one without two slashes, found %L', session_user, dpcli.key_scope(session_user), of_key));
   PERFORM dpcli.require(privacy -> 'unit' = terms -> 'unit', 'expected a run under the ledger''s unit');
   PERFORM dpcli.require(privacy -> 'adjacency' = terms -> 'adjacency', 'expected a run under the ledger''s adjacency');
   PERFORM dpcli.require(terms -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' = terms -> 'dataset_size',
@@ -663,6 +680,36 @@ BEGIN
   IF found ? 'quotas' THEN
     over := dpcli.over_quota(of_dataset, found, session_user::text, content -> 'cost', content -> 'window');
     PERFORM dpcli.require(over IS NULL, over);
+  END IF;
+END $$;
+
+-- Whether an entry that a spender may append costs nothing. A start and a commit are made once for each reservation, and do not count.
+CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
+    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric > 0)
+$$;
+
+-- How many of these a login may append in a day: what the last entry that sets a rate says, or the usual number.
+CREATE OR REPLACE FUNCTION dpcli.rate(of_dataset text) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT coalesce((SELECT e.body::jsonb ->> 'per_day' FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'rate' ORDER BY e.seq DESC LIMIT 1), dpcli.rules() ->> 'rate')::bigint
+$$;
+
+-- What costs budget is never limited. The index entry_free counts, at whatever length of the log.
+CREATE OR REPLACE FUNCTION dpcli.check_rate(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  today text := left(content ->> 'when', 10);
+  most bigint;
+  so_far bigint;
+BEGIN
+  IF dpcli.is_free(content ->> 'kind', content -> 'cost') THEN
+    most := dpcli.rate(of_dataset);
+    so_far := (SELECT count(*) FROM (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND dpcli.is_free(e.kind, e.cost)
+      AND e.body::jsonb ->> 'who' = session_user::text AND left(e.body::jsonb ->> 'when', 10) = today LIMIT most) one);
+    PERFORM dpcli.require(so_far < most, format('over the rate: %s has appended %s entries without a cost on %s (UTC), and the limit is %s in a day: '
+      'an administrator may raise it with dpcli budget rate', session_user, so_far, today, most));
   END IF;
 END $$;
 
@@ -839,7 +886,8 @@ DECLARE
   wrong text;
   last dpcli.dataset;
 BEGIN
-  PERFORM dpcli.require(new_body ~ '^[ -~]+$' AND length(new_body) <= 4000000, 'expected an entry in ASCII');
+  PERFORM dpcli.check_size(new_body, 'entry');
+  PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
   PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
   PERFORM dpcli.require(dpcli.canonical(new_body::json, 0) = new_body, 'expected an entry in its one spelling');
@@ -864,6 +912,7 @@ BEGIN
   PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
   PERFORM dpcli.check_two(of_dataset, content);
+  PERFORM dpcli.check_rate(of_dataset, content);
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
     WHEN content ->> 'kind' IN ('moved', 'copied') THEN NULL;
@@ -871,7 +920,7 @@ BEGIN
     WHEN content ->> 'kind' = 'quota' THEN PERFORM dpcli.check_quota(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
-    WHEN content ->> 'kind' = 'refuse' THEN NULL;
+    WHEN content ->> 'kind' IN ('refuse', 'rate', 'acknowledge') THEN NULL;
     WHEN content ->> 'kind' = 'count' THEN PERFORM dpcli.check_count(of_dataset, content);
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
@@ -885,6 +934,10 @@ END $$;
 -- Each thing is said of a run once, but for how far it has gone.
 CREATE UNIQUE INDEX IF NOT EXISTS entry_once ON dpcli.entry (dataset, key, kind) WHERE kind <> 'count';
 CREATE INDEX IF NOT EXISTS entry_by_key ON dpcli.entry (dataset, key, kind, seq);
+
+-- What a login appended without a cost on a day.
+CREATE INDEX IF NOT EXISTS entry_free ON dpcli.entry (dataset, (body::jsonb ->> 'who'), (left(body::jsonb ->> 'when', 10)))
+  WHERE dpcli.is_free(kind, cost);
 
 -- What each role may. An owner's rights are his own; PUBLIC has none.
 

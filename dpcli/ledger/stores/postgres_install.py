@@ -10,7 +10,7 @@ from dpcli.file.toml.looks import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-VERSION = 7  # version number of the definitions; it must grow when they change
+VERSION = 8  # version number of the definitions; it must grow when they change
 OLDEST_READ = 7  # oldest version of the definitions that dpcli reads, which dpcli 0.1.0 made
 OLDEST_SERVER = 130000  # oldest accepted server, PostgreSQL 13, in the notation of libpq
 # Each role includes the rights of the role before it.

@@ -54,7 +54,8 @@ DECLARE
   last dpcli.dataset;
 BEGIN
   PERFORM dpcli.permit_moving();
-  PERFORM dpcli.require(new_body ~ '^[ -~]+$' AND length(new_body) <= 4000000, 'expected an entry in ASCII');
+  PERFORM dpcli.check_size(new_body, 'copied');
+  PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
   PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
   PERFORM dpcli.require(dpcli.canonical(new_body::json, 0) = new_body, 'expected an entry in its one spelling');

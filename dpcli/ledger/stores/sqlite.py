@@ -136,6 +136,7 @@ class SqliteStore:
     """
 
     hides = False
+    scopes_keys = False
 
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         require_posix(f"{path}: a ledger in a file")

@@ -65,6 +65,8 @@ class Tail(Protocol):
 class Store(Protocol):
     """A store of chains, in a file or a database. Every method raises LedgerError if the store is missing, locked or damaged."""
 
+    scopes_keys: bool
+    """True if the store distinguishes logins, so that each login has its own keys (dpcli.ledger.requests.key_scope)."""
     wrote: bool
     """True after this object has written an entry. The messages of later errors then state this."""
     hides: bool

@@ -40,5 +40,6 @@ def cap(url: str, name: str = "rho") -> float:
 
 
 def keys(url: str) -> list[str]:
+    """The keys of the runs, without the login that a database puts before each."""
     with open_ledger(url, DATASET) as ledger:
-        return [*ledger.state().runs]
+        return [key.rpartition("//")[2] for key in ledger.state().runs]

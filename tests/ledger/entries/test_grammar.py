@@ -444,7 +444,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "keys that a terminal acts on": {"mechanism": [{**TABLES["mechanism"][0], ACTS: 1}]},
     "sizes that a terminal acts on": {"privacy": {**TABLES["privacy"], "dataset_size": ACTS}},
     "a type that a terminal acts on": {"mechanism": [{"name": "x", "type": ACTS}]},
-    "long names": {"mechanism": [{**TABLES["mechanism"][0], "name": "x" * 3000}] * 100},
+    "long names": {"mechanism": [{**TABLES["mechanism"][0], "name": "x" * 3000}] * 20},
     "names that are none": {"mechanism": [{"name": [[ACTS]]}, {"name": {ACTS: 1}}, {"name": HUGE // 10}, {}]},
     "large numbers": {"mechanism": [{"name": "x", "type": "gaussian", "noise_multiplier": 1e-300, "steps": 10**18}]},
 }

@@ -431,6 +431,8 @@ READING: dict[str, tuple[str, ...]] = {
     "commit": ("first",),
     "amend": ("--epsilon", "5", "--reason", "more", "--approver", "ada", "--no-output-seen"),
     "quota": ("--person", "sam", "--share", "0.5", "--reason", "less"),
+    "acknowledge": ("a finding", "--reason", "known"),
+    "rate": ("--per-day", "5", "--reason", "less"),
 }
 
 
