@@ -8,6 +8,7 @@ import operator
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -81,8 +82,43 @@ def rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 def expression(draw: random.Random, kind: str, depth: int) -> Drawn:
-    made = MADE[kind](draw, depth) if depth > 0 and draw.random() < 0.85 else leaf(draw, kind)
+    way = draw.choice([MADE[kind], MADE[kind], partial(chosen, kind=kind)])
+    made = way(draw, depth) if depth > 0 and draw.random() < 0.85 else leaf(draw, kind)
     return Drawn(f"({made.sql})", made.value)
+
+
+def chosen(draw: random.Random, depth: int, kind: str) -> Drawn:
+    """A case, coalesce or nullif. Of numbers one may be whole, and the result is a decimal."""
+    mixed = kind == "decimal" and draw.random() < 0.5
+    values = [expression(draw, kind, depth - 1), expression(draw, "integer" if mixed else kind, depth - 1)]
+    left, right = values
+
+    def made(value: Any) -> Any:
+        return float(value) if kind == "decimal" and value is not None else value
+
+    way = draw.choice(["case", "else", "coalesce", "nullif"])
+    if way == "coalesce":
+        return Drawn(
+            f"coalesce({left.sql}, {right.sql})", lambda row: made(right.value(row) if left.value(row) is None else left.value(row))
+        )
+    if way == "nullif":
+
+        def unequal(row: Row) -> Any:
+            a, b = made(left.value(row)), made(right.value(row))
+            return None if a is not None and a == b else a
+
+        return Drawn(f"nullif({left.sql}, {right.sql})", unequal)
+    tests = [expression(draw, "boolean", depth - 1) for _ in range(2 if way == "case" else 1)]
+    branches = " ".join(f"when {test.sql} then {value.sql}" for test, value in zip(tests, values, strict=False))
+    otherwise = f" else {right.sql}" if way == "else" else ""
+
+    def value(row: Row) -> Any:
+        for test, result in zip(tests, values, strict=False):
+            if test.value(row) is True:
+                return made(result.value(row))
+        return made(right.value(row)) if way == "else" else None
+
+    return Drawn(f"case {branches}{otherwise} end", value)
 
 
 def leaf(draw: random.Random, kind: str) -> Drawn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -75,7 +75,7 @@ def fill_template(template: str, *terms: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A typed expression. If an operand is null, its value is null, which is SQL's unknown for a condition.
+    """A typed expression. Its value may be null, which is SQL's unknown for a condition.
 
     Attributes:
         type: Type of the value.
@@ -165,6 +165,26 @@ def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
         return layers.bind(fill_template(template, a, b, decimal(0.0).write(layers)))
 
     return Scalar("decimal", write)
+
+
+def common_type(values: Sequence[Scalar]) -> ScalarType:
+    """Return the type of values of one type, or decimal if they are numbers and one of them is a decimal."""
+    return "decimal" if any(value.type == "decimal" for value in values) else values[0].type
+
+
+def first_true(conditions: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar:
+    """Return the value of the first condition that is true, otherwise null. A last value without a condition stands for all other rows."""
+    type_ = common_type(values)
+
+    def write(layers: Layers) -> Term:
+        tests = [condition.write(layers) for condition in conditions]
+        results = [as_decimal(value, layers) if type_ == "decimal" else value.write(layers) for value in values]
+        count = len(tests)
+        branches = " ".join(f"WHEN {{{place}}} THEN {{{count + place}}}" for place in range(count))
+        otherwise = f" ELSE {{{2 * count}}}" if len(results) > count else ""
+        return fill_template(f"(CASE {branches}{otherwise} END)", *tests, *results)
+
+    return Scalar(type_, write)
 
 
 def change_case(value: Scalar, upper: bool) -> Scalar:

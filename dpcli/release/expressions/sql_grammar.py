@@ -21,10 +21,12 @@ from dpcli.release.expressions.scalars import (
     Scalar,
     change_case,
     column,
+    common_type,
     compose,
     date_part,
     decimal,
     decimal_arithmetic,
+    first_true,
     integer,
     literal,
     to_decimal,
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of characters of an expression, and of nested parts
 GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
-    "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
-    "week, day, dayofyear, dayofweek, isodow or extract of a date"
+    "columns, literals, comparison, and, or, not, between, in, is null, case when, coalesce, nullif, + - * / // %, lower, upper, substr, "
+    "and year, quarter, month, week, day, dayofyear, dayofweek, isodow or extract of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
 LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
@@ -144,12 +146,12 @@ class SqlReader:
         return scalar
 
     def comparable(self, node: exp.Expr, *operands: exp.Expr) -> tuple[Scalar, ...]:
-        """Return operands that must all have the same type, or all be numbers. Raises InputError if they are not comparable."""
+        """Return operands that must all have the same type, or all be numbers. Raises InputError if they have other types."""
         scalars = tuple(map(self.scalar, operands))
         types = dict.fromkeys(scalar.type for scalar in scalars)
         if len(types) > 1 and not types.keys() <= set(NUMBERS):
             hint = " (a date is written date '2020-01-31')" if types.keys() == {"date", "text"} else ""
-            raise self.refusal(node, f"values of one type to compare{hint}, not {', '.join(types)}")
+            raise self.refusal(node, f"values of one type{hint}, not {', '.join(types)}")
         return scalars
 
 
@@ -300,6 +302,25 @@ def _read_is_null(reader: SqlReader, node: exp.Expr) -> Scalar:
     return compose("boolean", "({0} IS NULL)", reader.scalar(node.this))
 
 
+def _read_case(reader: SqlReader, node: exp.Expr) -> Scalar:
+    branches, otherwise = node.args["ifs"], node.args.get("default")
+    conditions = [reader.of_type(branch.this, "boolean") for branch in branches]
+    results = [branch.args["true"] for branch in branches]
+    return first_true(conditions, reader.comparable(node, *results, *([] if otherwise is None else [otherwise])))
+
+
+def _read_coalesce(reader: SqlReader, node: exp.Expr) -> Scalar:
+    values = reader.comparable(node, node.this, *node.expressions)
+    places = ", ".join(f"{{{place}}}" for place in range(len(values)))
+    return compose(common_type(values), f"coalesce({places})", *values)
+
+
+def _read_nullif(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return the first value, or null if the two are equal. Of an integer and a decimal, it is a decimal."""
+    values = reader.comparable(node, node.this, node.expression)
+    return compose(common_type(values), "NULLIF({0}, {1})", *values)
+
+
 def _connection_reader(operator: str) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         sides = (reader.of_type(side, "boolean") for side in (node.this, node.expression))
@@ -405,6 +426,9 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Between": NodeMeaning(_read_between, ONE | {"low", "high"}),
     "In": NodeMeaning(_read_in, ONE | {"expressions"}),
     "Is": NodeMeaning(_read_is_null, TWO),
+    "Case": NodeMeaning(_read_case, frozenset({"ifs", "default"})),
+    "Coalesce": NodeMeaning(_read_coalesce, ONE | {"expressions"}),
+    "Nullif": NodeMeaning(_read_nullif, TWO),
     "And": NodeMeaning(_connection_reader("AND"), TWO),
     "Or": NodeMeaning(_connection_reader("OR"), TWO),
     "Not": NodeMeaning(_read_not, ONE),
