@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -144,9 +145,11 @@ def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettin
     members = members_of(AuditSettings)
     changes = {name: value for name, value in flags.items() if value is not None}
     for name, value in changes.items():
-        rule = members[name].rule
+        flag, rule = f"--{name.replace('_', '-')}", members[name].rule
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{flag}: expected a finite number, found {value!r}")
         if rule is not None and not rule.holds(value):
-            raise InputError(f"--{name.replace('_', '-')}: expected {rule.text}, found {value!r}")
+            raise InputError(f"{flag}: expected {rule.text}, found {value!r}")
     merged = replace(settings, **changes)
     for key, expected, actual in merged.problems():
         raise InputError(f"--{key[0]}: expected {expected}, found {actual}")

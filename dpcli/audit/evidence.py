@@ -68,7 +68,7 @@ def read_evidence(path: str) -> Evidence:
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
     shown, text = escaped_path(name), _read_text(name)
     if name.lower().endswith(".csv"):
-        return _of_rows(shown, list(csv.DictReader(io.StringIO(text))))
+        return _of_rows(shown, _csv_rows(shown, text))
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -91,6 +91,24 @@ def _read_text(name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{escaped_path(name)}: this is not UTF-8 text") from None
+
+
+def _csv_rows(path: str, text: str) -> list[dict[str, str]]:
+    """Return the rows of a csv by their columns. Raises InputError for invalid csv, a repeated column, and a row longer than the header."""
+    reader = csv.DictReader(io.StringIO(text, newline=None))
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{path}: after line {reader.line_num}: not valid csv: {error}") from None
+    columns = [name.strip().lower() for name in reader.fieldnames or ()]
+    repeated = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
+    if repeated:
+        raise InputError(f"{path}: expected each column once, found {first_names(repeated)} more than once")
+    for number, row in enumerate(rows, 1):
+        if reader.restkey in row:
+            width = len(columns) + len(row[reader.restkey])
+            raise InputError(f"{path}: row {number} has {width} columns; the header has {len(columns)}")
+    return rows
 
 
 def _of_json(path: str, document: Any) -> Evidence:
@@ -182,8 +200,8 @@ def _flag(path: str, row: int, name: str, value: Any) -> bool:
 
 
 def _number(path: str, row: int, value: Any) -> float:
-    """Return the score of a row, which may be NaN or infinite. Raises InputError if it is not a number."""
+    """Return the score of a row, which may be NaN or infinite. Raises InputError if it is not a number, or a too large whole number."""
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{path}: row {row}: score: expected a number, found {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{path}: row {row}: score: expected a number, found {str(value)[:60]!r}") from None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from dpcli.audit.own_code import call_user_code, code_files, digest_of_files, user_function
+from dpcli.audit.own_code import FAILURES, call_user_code, code_files, digest_of_files, error_text, user_function
 from dpcli.audit.scores import Scores
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
@@ -96,7 +96,7 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if path is None or not os.path.exists(path):
         return fresh
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         header = _record(file.readline())
     entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
@@ -125,17 +125,24 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
 
 
 def _stored_scores(path: str | None) -> dict[Trial, float]:
-    """Return the scores of the stored trials. An incomplete line, which a crash left, is ignored."""
+    """Return the scores of the stored trials. An incomplete line, which a crash left, is ignored.
+
+    Raises InputError if a line is complete, but is not a part as `_recorder` stores it.
+    """
     scores: dict[Trial, float] = {}
     if path is None or not os.path.exists(path):
         return scores
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         file.readline()
-        for line in file:
+        for place, line in enumerate(file, 2):
             record = _record(line)
-            if {"member", "first"} <= record.keys():
+            if not {"member", "first"} <= record.keys():
+                continue
+            try:
                 for number, value in enumerate(record.get("scores", ()), record["first"]):
                     scores[Trial(bool(record["member"]), number)] = float(value)
+            except (TypeError, ValueError, OverflowError):
+                raise InputError(f"{path}: line {place}: expected the scores of trials, found {line.strip()[:60]!r}") from None
     return scores
 
 
@@ -215,12 +222,13 @@ class Worker:
         return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
     def score(self, dataset: Any, with_record: bool, trial: int) -> float:
-        """Return the score of one trial. Raises InputError if the function raises an error or returns no number."""
+        """Return the score of one trial. Raises InputError if the function raises an error, or returns what no float can hold."""
         value = call_user_code(self.plan.function, self.function, dataset, self.plan.generator(with_record, trial))
         try:
             return float(value)
-        except (TypeError, ValueError):
-            raise InputError(f"{self.plan.function}: expected a number as score, found {type(value).__name__}") from None
+        except FAILURES as error:  # the conversion may be the user's own code
+            reason = f"{type(value).__name__} ({error_text(error)})"
+            raise InputError(f"{self.plan.function}: expected a number as score, found {reason}") from None
 
 
 def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:

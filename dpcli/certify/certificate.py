@@ -1,6 +1,6 @@
-"""Proves the epsilon or delta that `dpcli account` prints for a pipeline, and writes the proofs as a certificate, a JSON object.
+"""Proofs of the epsilon or delta that `dpcli account` prints for a pipeline, as a certificate, which is a JSON object.
 
-`prove` makes a certificate, and `require_about` tells whether one is about a pipeline file. proof_search.py finds a plan for each bound,
+`prove` makes a certificate, and `require_about` checks that a certificate is about a pipeline. proof_search.py finds a plan for each bound,
 and checker.py computes along it in ball arithmetic. Only what the checker proves is kept.
 """
 
@@ -34,12 +34,13 @@ MARGIN = 1e-9  # share by which a proved bound may lie below the accountants' lo
 class Proof:
     """A proof of the cost of a pipeline.
 
-    account: what the accountants say.
-    epsilon, delta: decimal texts. It is proved that the pipeline is (epsilon, delta)-DP. One of them was asked for.
-    headline: text of the bound that the accountants print. The proved one is larger if no proof of the headline was found.
-    lower: text of an epsilon (or delta) that is proved to be too small; None if there is none.
-    reasons: why the headline, or the lower end of the accountants' interval, is not proved.
-    certificate: the certificate, as a JSON object.
+    Attributes:
+        account: The accountants' result.
+        epsilon, delta: Decimal texts. It is proved that the pipeline is (epsilon, delta)-DP. One of the two is the number that was given.
+        headline: Text of the bound that the accountants print. The proved bound is larger if no proof of the headline was found.
+        lower: Text of an epsilon (or delta) that is proved to be too small; None if there is none.
+        reasons: Why the headline, or the lower end of the accountants' interval, is not proved; empty if both are.
+        certificate: The certificate, as a JSON object.
     """
 
     account: Account
@@ -57,7 +58,7 @@ def prove(
     """Prove the headline of a pipeline, as it is printed, or the first of a few larger bounds for which a proof is found.
 
     Args:
-        delta, epsilon, group_size: as for `dpcli.account`.
+        delta, epsilon, group_size: As for `dpcli.account`.
         decimals: Decimal places of the bounds that are proved.
 
     Returns:

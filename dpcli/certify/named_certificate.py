@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
-# What the checker may raise about a certificate that anybody wrote.
+# Errors that the checker may raise, besides Unproved, for a malformed certificate.
 FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OverflowError, MemoryError)
 
 
@@ -24,8 +24,9 @@ FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivis
 class NamedProof:
     """A proved upper bound on epsilon, with the certificate that holds the proof.
 
-    digest: SHA-256 of the certificate's file, in hexadecimal digits.
-    epsilon, delta: texts of the proved upper bound.
+    Attributes:
+        digest: SHA-256 of the certificate's file, in hexadecimal digits.
+        epsilon, delta: Decimal texts of the proved upper bound.
     """
 
     digest: str
@@ -34,7 +35,7 @@ class NamedProof:
 
     @property
     def words(self) -> str:
-        """The sentence that stands beside a proved number."""
+        """The sentence that is printed with a proved number."""
         return (
             f"proved by certificate sha256:{self.digest} (epsilon <= {self.epsilon} at delta = {self.delta}, dpcli certify --check)"
         )
@@ -76,7 +77,7 @@ def read_certificate(path: str) -> tuple[Json, str]:
 
 
 def proved_sentences(path: str, certificate: Json) -> list[str]:
-    """Let the checker follow a certificate, and return what it proves. Raises CannotCertify if it proves nothing."""
+    """Return what the checker finds proved by a certificate, in sentences. Raises CannotCertify if the proof fails."""
     from dpcli.certify import checker
 
     try:
@@ -105,7 +106,7 @@ def named_proof(path: str, pipeline: Pipeline, epsilon: float, delta: float) -> 
 
     Args:
         path: Path of a certificate that dpcli certify wrote.
-        pipeline: The pipeline, one unit of which changes. The certificate must state its mechanisms, however its file is called.
+        pipeline: The pipeline, one unit of which changes. The certificate must state its mechanisms; the name of its file does not matter.
         epsilon: Upper bound that is printed, at `delta`, rounded up. The certificate must prove a bound that is no larger, at a delta that
             is no larger.
 

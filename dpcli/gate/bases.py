@@ -21,7 +21,7 @@ from dpcli.file.pipeline.gate_keys import Waiver
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names
-from dpcli.gate.claims import standings_of
+from dpcli.gate.claims import EVIDENCE_NOW, standings_of
 from dpcli.gate.term_changes import planned_runs, terms_of
 from dpcli.gate.verdicts import Base, PlannedRuns, Standing, first_finding
 from dpcli.git.past_files import PastFile, files_at
@@ -218,9 +218,9 @@ def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(stated: Any) -> int:
-    """Return the evidence of a mechanism. Raises ValueError if it is not a whole number."""
-    if type(stated) is not int:
-        raise ValueError(f"{stated!r} in place of a whole number")
+    """Return the evidence of a mechanism. Raises ValueError if it is not a key of `EVIDENCE_NOW`."""
+    if type(stated) is not int or stated not in EVIDENCE_NOW:
+        raise ValueError(f"evidence {stated!r} in place of one of {', '.join(map(str, EVIDENCE_NOW))}")
     return stated
 
 

@@ -138,12 +138,17 @@ def tightest(caps: Sequence[Caps]) -> Caps:
     return Caps(**smallest)
 
 
+def number_words(value: float) -> str:
+    """Return a number with all its digits, but without a trailing `.0`, so that two different numbers never look equal."""
+    return repr(value).removesuffix(".0")
+
+
 def loosened_caps(old: Caps, new: Caps) -> Iterator[str]:
     """Yield each cap or warning level that was raised or removed, as `epsilon 1 -> 3`."""
     for key in KEYS:
         was, now = getattr(old, key), getattr(new, key)
         if key != ALLOWED and was is not None and (now is None or now > was):
-            yield f"{key} {was:g} -> {'none' if now is None else f'{now:g}'}"
+            yield f"{key} {number_words(was)} -> {'none' if now is None else number_words(now)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +182,13 @@ class RiseLimits:
     def stated(self) -> list[str]:
         """Return each stated limit as a text "key = value"."""
         keys = ((self.kind, self.nats), (f"{self.kind}_percent", self.percent))
-        return [f"{key} = {value:g}" for key, value in keys if value is not None]
+        return [f"{key} = {number_words(value)}" for key, value in keys if value is not None]
 
     def _limits(self, base: float) -> Iterator[tuple[float, str]]:
         if self.nats is not None:
-            yield self.nats, f"+{self.nats:g}{self.whose}"
+            yield self.nats, f"+{number_words(self.nats)}{self.whose}"
         if self.percent is not None:
-            yield -product(-base, quotient(self.percent, 100)), f"+{self.percent:g} %"
+            yield -product(-base, quotient(self.percent, 100)), f"+{number_words(self.percent)} %"
 
 
 def max_rise(outside: Outside, limit: float | None, base: float | None = None) -> RiseLimits:

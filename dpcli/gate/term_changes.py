@@ -19,6 +19,7 @@ from dpcli.file.pipeline.gate_keys import Gate, Horizon
 from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import shown
+from dpcli.gate.caps import number_words
 from dpcli.gate.verdicts import PlannedRuns
 from dpcli.ledger.plugin import BLOCKS, MOST_BLOCKS, MOST_IN_WINDOW
 
@@ -168,19 +169,19 @@ def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, outside: Se
 
 
 def _horizon_words(horizon: PlannedRuns | None) -> str:
-    return "none" if horizon is None else f"{horizon.runs:,} runs within {horizon.epsilon:g}"
+    return "none" if horizon is None else f"{horizon.runs:,} runs within {number_words(horizon.epsilon)}"
 
 
 def value_in_words(value: Any) -> str:
     """Return a value as messages print it.
 
-    Strings have no quotes, floats are rounded to six digits, an absent value is `none`, and other values are as in TOML.
+    Strings have no quotes, floats are as in `number_words`, an absent value is `none`, and other values are as in TOML.
     """
     if value is None:
         return "none"
     if isinstance(value, str):
         return value
-    return f"{value:g}" if type(value) is float else shown(value)
+    return number_words(value) if type(value) is float else shown(value)
 
 
 def keeps_its_width(old: str | None, new: str | None) -> bool:

@@ -120,9 +120,12 @@ def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
 def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
     """Raise InputError if a unit may own several records but no key names owners, or if owners are named under replace-one."""
     privacy = pipeline.privacy
-    if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
-        raise InputError(
-            f'{path}: {table}.units: set it to the column that names each record\'s owner, as the unit of privacy is "{privacy.unit}"'
-        )
+    reason = None
+    if privacy.unit not in (None, "example"):
+        reason = f'the unit of privacy is "{privacy.unit}"'
+    elif (privacy.max_contributions or 1) > 1:
+        reason = f"max_contributions = {privacy.max_contributions}"
+    if units is None and reason is not None:
+        raise InputError(f"{path}: {table}.units: set it to the column that names each record's owner, as {reason}")
     if units is not None:
         refuse_replaced_units(f"{table}.units", privacy.adjacency, path)

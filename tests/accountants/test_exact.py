@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 
 import mpmath as mp
 import pytest
@@ -20,14 +22,16 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.work import limited
 from tests import oracles
 from tests.accountants.one_step import KNOWN, Known
-from tests.cases import of_each, tiered
+from tests.cases import by_tier, of_each, tiered
 from tests.strategies import entry, pipeline
 
 ADD_REMOVE, REPLACE_ONE = Neighbours(Adjacency.ADD_REMOVE), Neighbours(Adjacency.REPLACE_ONE)
@@ -261,3 +265,37 @@ def test_losses_of_very_different_sizes_are_no_internal_error() -> None:
             assert profile.epsilon(2.9e-89).upper > 5e183
         with suppress(NotRepresentable):
             assert profile.delta(0.875).upper > 0.5
+
+
+Step = Callable[[float], tuple[Mechanism, float]]  # at a rate: the mechanism, and the variance of its loss over rate^2
+LIMITS: tuple[tuple[str, Step], ...] = (
+    ("gaussian", lambda rate: (SampledGaussian(1.0, rate), math.expm1(1.0))),
+    ("gaussian, replaced", lambda rate: (SampledGaussianReplaced(1.0, rate), 4.0 * math.sinh(1.0))),
+    ("laplace", lambda rate: (PoissonSampled(Laplace(1.0), rate), (2.0 * math.e + math.exp(-2.0)) / 3.0 - 1.0)),
+    ("pure", lambda rate: (PoissonSampled(Pure(1.0), rate), (math.exp(2.0) + math.exp(-1.0)) / (1.0 + math.e) - 1.0)),
+)
+
+
+@pytest.mark.parametrize("exponent", by_tier(9.0, 8.5, 10.0))
+@pytest.mark.parametrize("kind", LIMITS, ids=lambda kind: kind[0])
+def test_10_to_the_20_tiny_steps_are_a_gaussian(kind: tuple[str, Step], exponent: float) -> None:
+    """By the central limit theorem, to about the rate: the rounding of one step's loss is not multiplied by the steps."""
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    for _ in range(3):
+        rate = 10.0 ** random.uniform(-exponent - 0.5, -exponent)
+        mechanism, variance = kind[1](rate)
+        steps = round(random.uniform(0.1, 4.0) / rate**2)
+        mu, epsilon = rate * math.sqrt(steps * variance), random.choice((0.0, random.uniform(0.1, 5.0)))
+        delta = float(oracles.gaussian_delta(mu, epsilon))
+        with suppress(NotRepresentable):
+            bound = limited(ExactProfile(((mechanism, steps),)).delta)(epsilon)
+            assert bound.lower is not None
+            assert bound.lower <= delta * (1.0 + 1e-5), (seed, rate, steps, epsilon, delta, bound)
+            assert delta * (1.0 - 1e-5) <= bound.upper, (seed, rate, steps, epsilon, delta, bound)
+        if epsilon > 0.0 and delta < 0.5:
+            with suppress(NotRepresentable):
+                bound = limited(ExactProfile(((mechanism, steps),)).epsilon)(delta)
+                assert bound.lower is not None
+                assert bound.lower <= epsilon * (1.0 + 1e-5) + 1e-6, (seed, rate, steps, epsilon, delta, bound)
+                assert epsilon * (1.0 - 1e-5) - 1e-6 <= bound.upper, (seed, rate, steps, epsilon, delta, bound)

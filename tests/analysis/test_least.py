@@ -49,7 +49,7 @@ def fixed(epsilon: float, count: int, t: float, at: float) -> float:
     return float((binom.pmf(highs, count, p) * np.maximum(-np.expm1(at - losses), 0.0)).sum())
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize(("epsilon", "count", "delta"), [(1.0, 100, 1e-6), (0.1, 30, 1e-5), (3.0, 2, 1e-3), (0.5, 1, 0.01)])
 @pytest.mark.parametrize("kind", ["exponential", "report-noisy-max"])
 def test_choices_have_a_lower_end_that_some_scores_attain(kind: str, epsilon: float, count: int, delta: float) -> None:

@@ -271,7 +271,7 @@ def test_a_profile_whose_work_ends_keeps_the_bounds_that_it_has() -> None:
     same_as_account(parse(MANY_EPSILONS, "many.toml"))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("stated", ONE_PROFILE, ids=lambda one: one.mechanisms[0].type)
 def test_one_profile_answers_explain_and_account(stated: Pipeline) -> None:
     same_as_account(stated)

@@ -19,6 +19,7 @@ from dpcli.gate.documents.gate import document
 from dpcli.gate.gate_terms import checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import read_policy_bytes
+from dpcli.gate.term_changes import value_in_words
 from tests.command import dpcli as command
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'
@@ -28,6 +29,11 @@ MANY = SAMPLED.replace("steps = 4", "steps = 300").replace("rate = 0.01", "rate 
 
 RHO = 4 * 0.5 / 9.0
 BUDGETS = ((RHO * 1.3, "pass", 0), (RHO * 1.1, "warn", 0), (RHO * 0.99, "fail", 1))
+
+
+def test_a_cap_that_is_loosened_a_little_is_printed_with_all_digits() -> None:
+    assert list(loosened_caps(Caps(epsilon=3.0), Caps(epsilon=3.0000001))) == ["epsilon 3 -> 3.0000001"]
+    assert value_in_words(3.0000001) == "3.0000001" and value_in_words(3.0) == "3"
 
 
 @pytest.mark.parametrize("beside", ["", "epsilon = 50.0\n"])

@@ -17,7 +17,9 @@ import pytest
 import dpcli
 from dpcli.audit.audit_run import audit, audit_request
 from dpcli.audit.audit_settings import AuditSettings, read_settings, with_flags
+from dpcli.audit.evidence import read_evidence
 from dpcli.audit.own_code import is_library, is_own_code
+from dpcli.audit.trials import TrialPlan, Worker, _stored_scores, trial_plan
 from dpcli.base.errors import InputError
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.toml.write import value_text
@@ -180,3 +182,61 @@ def test_pythons_own_ours_and_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert is_library(str(tmp_path / "torch/nn/modules/linear.py")) and is_own_code(str(tmp_path / OWN))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("huge.json", '[{"member": 1, "score": ' + "1" * 400 + "}]", "row 1: score: expected a number, found '111"),
+        ("long.csv", "member,score\n1," + "1" * 200_000 + "\n", "after line 1: not valid csv: field larger than field limit"),
+        ("comma.csv", "member,score\n1,3,1\n0,0,5\n", "row 1 has 3 columns; the header has 2"),
+        ("twice.csv", "member,score,Member\n1,1,0\n0,1,1\n", "expected each column once, found member more than once"),
+    ],
+)
+def test_a_malformed_file_of_scores_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as refusal:
+        read_evidence(str(tmp_path / name))
+    assert message in str(refusal.value)
+
+
+def test_a_csv_may_end_its_lines_with_carriage_returns(tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_bytes(b"member,score\r1,2.5\r0,-1\r")
+    scores = read_evidence(str(tmp_path / "scores.csv")).scores
+    assert scores is not None and scores.members.tolist() == [True, False] and scores.values.tolist() == [2.5, -1.0]
+
+
+@pytest.mark.parametrize("name", ["threshold", "noise", "sensitivity", "confidence"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_flag_is_a_finite_number(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"^--{name}: expected a finite number, found "):
+        with_flags(AuditSettings(), {name: value})
+
+
+class NoFloat:
+    def __float__(self) -> float:
+        raise RuntimeError("several elements")
+
+
+@pytest.mark.parametrize("score", [10**400, NoFloat(), "1e", None])
+def test_a_score_that_is_no_float_is_refused(score: object) -> None:
+    worker = object.__new__(Worker)
+    worker.plan = TrialPlan("own:score", "own:data", 1, 0)
+    worker.function = lambda dataset, rng: score
+    with pytest.raises(InputError, match=r"^own:score: expected a number as score, found "):
+        worker.score(None, True, 0)
+
+
+@pytest.mark.parametrize("part", ['"first": "x", "scores": [1]', '"first": 0, "scores": 3', '"first": 0, "scores": [null]'])
+def test_a_malformed_line_of_stored_trials_is_refused(tmp_path: Path, part: str) -> None:
+    (tmp_path / "trials.jsonl").write_text(f'{{}}\n{{"member": true, {part}}}\n')
+    with pytest.raises(InputError, match=r"line 2: expected the scores of trials, found '\{\"member"):
+        _stored_scores(str(tmp_path / "trials.jsonl"))
+
+
+def test_a_file_that_is_no_text_holds_no_trials(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    path.write_bytes(b"\xff\n\xfe\n")
+    assert _stored_scores(str(path)) == {}
+    with pytest.raises(InputError, match="holds trials of another audit"):
+        trial_plan("math:sqrt", "math:sqrt", 1, None, (), str(path))

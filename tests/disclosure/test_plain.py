@@ -43,7 +43,7 @@ def attacks(found: Facts) -> tuple[float, float]:
     return 1.0 - float(trade_off(curve, [ALARM])[0]), 0.5 + 0.5 * float(curve.upper[0])
 
 
-@pytest.mark.sampled(1, 2)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("name", FILES)
 def test_the_attacker_is_never_weaker_than_the_curve_allows(name: str) -> None:
     statement, _ = statements(read(name))

@@ -38,7 +38,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.profile(())).delta is PrivacyProfile.delta
 
 
-@pytest.mark.sampled(6, 10)
+@pytest.mark.sampled(6, 6)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

@@ -15,7 +15,7 @@ from dpcli.exam.subjects import SEED
 from tests.cases import in_turn, tiered
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3, 8)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
     assert meaningful(kind), f"nothing of type {kind} makes sense (seed {SEED})"

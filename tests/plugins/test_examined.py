@@ -52,7 +52,7 @@ def test_a_mechanism_of_another_package_passes() -> None:
     assert done.returncode == 0 and done.stdout.count(" ok ") == 7, done.stdout + done.stderr
 
 
-@pytest.mark.sampled(0, 1)
+@pytest.mark.sampled(0, 0)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_in_it_is_seen(bug: str, tmp_path: Path) -> None:
     place = tmp_path / "packages"

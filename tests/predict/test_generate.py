@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.file.pipeline.model import Privacy
+from dpcli.file.pipeline.model import Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
@@ -26,6 +27,7 @@ from dpcli.predict.decode.generation import write_texts
 from dpcli.predict.decode.text_writer import ContextFrame, Writer, context_batches, frame_of
 from dpcli.predict.models.model_loading import ByteVocabulary, language_model
 from dpcli.predict.prediction_session import open_queries
+from dpcli.predict.shards import require_units
 from dpcli.sessions.charged import open_session
 from tests.cases import of_each
 from tests.command import dpcli
@@ -587,3 +589,10 @@ def model():
         assert not (folder / "out").exists()
     else:
         assert len(write_texts(plan, texts=1).written) == 1
+
+
+@of_each("unit, reason", [(None, "max_contributions = 3"), ("user", 'the unit of privacy is "user"')])
+def test_a_missing_owner_is_asked_for_with_the_reason(unit: str | None, reason: str) -> None:
+    pipeline = Pipeline(Privacy(Adjacency.ADD_REMOVE, unit=unit, max_contributions=3), ())
+    with pytest.raises(InputError, match=re.escape(f"names each record's owner, as {reason}")):
+        require_units(pipeline, None, "notes.toml", "generate")

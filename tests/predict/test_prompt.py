@@ -230,6 +230,20 @@ class Remembering(Model):
 
 def remembering():
     return Remembering(), ByteVocabulary()
+
+class Wordless(ByteVocabulary):
+    tokens = None
+    def ids(self, text):
+        return self.tokens
+
+def wordless():
+    return Model(), Wordless()
+
+class Silent(Wordless):
+    tokens = ()
+
+def silent():
+    return Model(), Silent()
 """
 
 
@@ -245,7 +259,9 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
         (('"stub:queries"', '"stub:long"'), "fit into the model's context"),
         (('"stub:public"', '"stub:wordy"'), "prompt.public: expected texts that fit"),
         (('["n", "y"]', '["no", "nope"]'), "different tokens"),
-        (('"stub:model"', '"stub:narrow"'), "for which the model has tokens"),
+        (('"stub:model"', '"stub:wordless"'), "prompt.tokenizer: raised TypeError"),
+        (('"stub:model"', '"stub:silent"'), "expected words that have tokens, found 'n', which has none"),
+        (('"stub:model"', '"stub:narrow"'), "expected token ids below the model's"),
     ):
         text = (folder / "stub.toml").read_text().replace(*change).replace('"out"', '"other"')
         (folder / "changed.toml").write_text(text)

@@ -89,7 +89,7 @@ def test_the_worked_figures() -> None:
     assert rows["exact"]["epsilon_upper"] < rows["rdp"]["epsilon_upper"] < rows["advanced"]["epsilon_upper"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_ensemble_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eighty models in seconds, and a text of their made-up language."""
     for path in (ROOT / "examples").glob("pmixed*"):
@@ -130,7 +130,7 @@ def warnings(text: str) -> list[str]:
     ("command", "name"),
     [
         pytest.param("train", "soft-prompt", marks=pytest.mark.nightly),
-        pytest.param("prompt", "prompt-pate", marks=pytest.mark.long),
+        pytest.param("prompt", "prompt-pate", marks=pytest.mark.nightly),
     ],
 )
 def test_a_private_prompt_is_worth_its_epsilon(command: str, name: str, tmp_path: Path) -> None:

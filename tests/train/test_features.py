@@ -48,7 +48,7 @@ def write(*parts: str) -> str:
     return "staged.toml"
 
 
-@pytest.mark.sampled(2, 3)
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize(
     "entries",
     [FULL, CUT, SHUFFLE, BALLS, TREE, BANDED, MATRIX, BUFFERED],

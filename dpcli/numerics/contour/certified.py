@@ -19,7 +19,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from dpcli.base.errors import NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.integral import (
     NEGLIGIBLE,
@@ -66,6 +66,9 @@ NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which 
 # more than these parts in this direction, and saves work if the first direction's contour has more than MANY_NODES nodes.
 ROUGH, MANY_NODES = -7.0, 1000
 AS_NARROW = 2.0  # largest ratio of the widths of the two directions' intervals, if both are of the same kind
+# Distance of two bounds beyond which they contradict each other: relative for epsilon, of the logarithms for delta; and the least one of
+# epsilons. It far exceeds the rounding of a certificate.
+CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1e-12
 MUCH_BETTER = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
@@ -362,10 +365,15 @@ def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
 
 
 def _intersection(ends: Ends, other: Ends) -> Ends:
-    """Return the intersection of two intervals, with the tilt of the smaller upper end."""
+    """Return the intersection of two intervals, with the tilt of the smaller upper end.
+
+    Raises InternalError if they have no point in common, beyond rounding: one of two certificates is false then.
+    """
     smaller = other if other.upper < ends.upper else ends
-    upper = max(smaller.upper, 0.0)
-    return smaller._replace(lower=min(max(ends.lower, other.lower), upper), upper=upper)
+    lower, upper = max(ends.lower, other.lower), max(smaller.upper, 0.0)
+    if lower > upper * (1.0 + CONTRADICTION) + LEAST_CONTRADICTION:
+        raise InternalError(f"two certified intervals contradict each other: epsilon >= {lower!r} and epsilon <= {upper!r}")
+    return smaller._replace(lower=min(lower, upper), upper=upper)
 
 
 def _is_narrow(ends: Ends, width: float) -> bool:
@@ -435,13 +443,21 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
 
 
 def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
-    """Return bounds on log delta(epsilon) by contours for log delta near `near`."""
+    """Return bounds on log delta(epsilon) by contours for log delta near `near`.
+
+    Raises InternalError if two of them contradict each other.
+    """
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
         try:
             for interval, enough in intervals(losses, near, epsilon):
                 ends = interval.log_delta(epsilon)
                 low, high = max(low, ends[0]), min(high, ends[1])
+                if low > high + CONTRADICTION:
+                    raise InternalError(
+                        f"two certified intervals contradict each other at epsilon {epsilon!r}: "
+                        f"log delta >= {low!r} and log delta <= {high!r}"
+                    )
                 if high - low <= enough:
                     break
         except NotRepresentable:  # the bounds that were computed before hold nevertheless

@@ -592,11 +592,14 @@ def factor_without_bulk(
     if not divisible:
         return None
     log_common = sum((n * rise(spare) for _, rise, n in common), 0.0 * spare)
+    # One logarithm has an absolute error, which counts as often as the step, however little the step's loss.
+    sizes = math.fsum(n * (abs(part.mean) + math.sqrt(part.variance)) for part, n in tilted)
+    rounding = SLACK * (counts + np.abs(log_common)) + 1e-14 * (1.0 + place.t + spare) * sizes
     if not all(hasattr(part, "split") for part, _ in divisible):
         return None
     for share in levels:
         divided = [(part.split(share * place.epsilon), part, n) for part, n in divisible]
-        log_spare = sum((n * (halves.bulk_cgf(spare) + spare * part.mean) for halves, part, n in divided), log_common)
+        log_spare = sum((n * (halves.bulk_cgf(spare) + spare * part.mean) for halves, part, n in divided), log_common) + rounding
         if float((log_spare - spare * place.epsilon + log_hockey(place.t + spare)).min()) <= place.log_wanted + negligible:
             break
     else:

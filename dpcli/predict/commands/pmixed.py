@@ -185,7 +185,8 @@ def evaluate(
     document = evaluate_document(evaluation)
     if pictures:
         if not document.pictures:
-            raise InputError(f"--picture: needs two values of --over or more, found {len(points)}")
+            actual = "an infinite perplexity" if len(points) > 1 else f"{len(points)} value"
+            raise InputError(f"--picture: needs two values of --over or more, and finite perplexities, found {actual}")
         show(document.pictures[0], None, pictures)
     return emit(document, format_, outputs)
 

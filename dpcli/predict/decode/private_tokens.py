@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 GRID = 2**20  # number of parts into which the clip is divided
 FAR = 1000.0  # The base is at least -FAR temperature. A token of weight e^-1000 is practically never drawn.
+SMALLEST = 1e-290  # Numbers below this would lose digits, or their quotients overflow.
 LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.
 
 
@@ -51,7 +52,16 @@ class LogitClipping:
 
     @classmethod
     def of(cls, spec: Any) -> LogitClipping:
-        """Return the clipping of a private-decoding entry. Raises InputError if its clip is too small compared to rounding."""
+        """Return the clipping of a private-decoding entry.
+
+        Raises InputError if its clip is too small compared to rounding, or a number is so small or large that quotients lose digits.
+        """
+        smallest, largest = min(spec.temperature, spec.clip / GRID / spec.references), max(spec.temperature, spec.clip)
+        if not (smallest >= SMALLEST and largest <= 1.0 / SMALLEST):
+            raise InputError(
+                f"clip: expected a temperature, clip and clip / (2^20 references) from {SMALLEST:g} to {1.0 / SMALLEST:g}, found a "
+                f"temperature of {spec.temperature:g}, a clip of {spec.clip:g} and {spec.references:,} references"
+            )
         lost = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)
         used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:

@@ -51,7 +51,10 @@ def evaluate_document(evaluation: Evaluation) -> Document:
         "points": [_point(point) for point in evaluation.points],
         "exit_code": 0,
     }
-    pictures = (picture(evaluation),) if len(evaluation.points) > 1 else ()
+    measured = [way.perplexity for way in evaluation.ways]
+    measured += [perplexity for point in evaluation.points for perplexity in (point.sound, point.paper) if perplexity is not None]
+    is_drawn = len(evaluation.points) > 1 and all(math.isfinite(perplexity.high) for perplexity in measured)
+    pictures = (picture(evaluation),) if is_drawn else ()
     return Document(
         headline, data, "pass", tables, tuple(_notes(evaluation)), sheet=_evaluation_sheet(evaluation), pictures=pictures
     )
@@ -61,7 +64,7 @@ def _notes(evaluation: Evaluation) -> list[str]:
     notes = [NOT_FOR_PUBLICATION, INTERVALS]
     if evaluation.axis == "shards":
         notes.append(REDRAWN)
-    no_better = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
+    no_better = [way.name for way in evaluation.ways if way.kind == "sound" and not way.relative.value < 1.0]
     if no_better:
         notes.insert(0, f"the private texts did not help: {' and '.join(no_better)} is no better than the public model")
     return notes

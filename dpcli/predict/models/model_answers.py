@@ -192,7 +192,7 @@ def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> st
     context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)
     numbers = getattr(model, "numbers", None)
-    content = _sample_answers(model) if numbers is None else digest_of(numbers())
+    content = call_user_code(PUBLIC, lambda: digest_of(numbers())) if callable(numbers) else _sample_answers(model)
     return content if vocabulary is None else content + VOCABULARY_MARK + _vocabulary_digests(vocabulary, model.vocabulary)
 
 

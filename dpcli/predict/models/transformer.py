@@ -176,7 +176,10 @@ class Transformer:
     def _with_adapter_layers(self) -> nn.Module:
         """Return the model with the layers of an adapter, which the first call inserts."""
         if self._adapted is None:
-            self._adapted = lora(self.model, self._require_tuning().lora, self.path).eval()
+            try:
+                self._adapted = lora(self.model, self._require_tuning().lora, self.path).eval()
+            except InputError as problem:  # the message names the key of the [train] table
+                raise InputError(str(problem).replace("train.lora", "pmixed.lora")) from None
         return self._adapted
 
     def _with_new_adapter(self) -> nn.Module:
@@ -192,7 +195,7 @@ class Transformer:
 
     def _require_tuning(self) -> Tuning:
         if self.tuning is None:
-            raise InputError(f"{self.path}: expected the table lora, with the parameters of fine-tuning")
+            raise InputError(f"{self.path}: pmixed.lora: set the parameters of fine-tuning")
         return self.tuning
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.held_out import held_out_interval
@@ -18,9 +18,6 @@ from dpcli.predict.models.model_answers import digest_of
 from dpcli.predict.pate.pate_plan import HELD_OUT, Pate
 from dpcli.predict.pate.record_columns import Columns, inputs_of, labels_of, read_records
 from dpcli.predict.shards import shards_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

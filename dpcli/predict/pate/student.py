@@ -42,7 +42,8 @@ class StudentOutcome:
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
     """Return a function that predicts the labels of queries from the labels released so far.
 
-    It returns probabilities. They are equal for all labels until two different labels have been released.
+    It returns probabilities, which are equal for all labels until two different labels have been released. It raises InputError if a
+    student of the user predicts NaN or inf.
     """
     require_learner(plan.pate.student)
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
@@ -51,7 +52,11 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
         labelled = _released_records(transcript, inputs)
         if len(np.unique(labelled.labels)) < 2:
             return np.full((stop - first, pate.labels), 1.0 / pate.labels)
-        return train_learner(pate.student, labelled, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
+        student = train_learner(pate.student, labelled, pate.labels, pate.hidden, plan.path)
+        predictions = student.probabilities(inputs[first:stop])
+        if not np.isfinite(predictions).all():  # Their cost given the votes would not be defined.
+            raise InputError(f"{plan.path}: pate.student: expected a probability of each label, found NaN or inf")
+        return predictions
 
     return predict
 

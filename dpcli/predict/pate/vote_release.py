@@ -99,13 +99,13 @@ class Release:
 def release_cost(release: Release) -> float:
     """Return the Renyi divergence of the release at its order: the cost of Gaussian noise in proportion to the smooth sensitivity.
 
-    Raises CannotCertify if the order is not between 1 and 1 / (2 beta).
+    It is infinite if sigma is so small that the cost overflows. Raises CannotCertify if the order is not between 1 and 1 / (2 beta).
     Source: Papernot et al. 2018, arXiv:1802.08908, Theorem 23.
     """
     a, beta = release.order, release.beta
     if not (a > 1.0 and beta >= 0.0 and 2.0 * a * beta < 1.0 and release.sigma > 0.0):
         raise CannotCertify(f"expected an order between 1 and 1 / (2 beta) = {0.5 / beta if beta else math.inf:g}, found {a:g}")
-    shift = a * math.exp(2.0 * beta) / release.sigma**2
+    shift = a * math.exp(2.0 * beta) / release.sigma / release.sigma
     change_of_scale = (-0.5 * math.log1p(-2.0 * a * beta) + beta * a) / (a - 1.0)
     return (shift + change_of_scale) * (1.0 + COST_ROUNDING)
 

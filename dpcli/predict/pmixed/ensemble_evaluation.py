@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.numerics.arrays import Array
+from dpcli.mechanisms.prediction.ensemble import MAX_SHARDS
+from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import LanguageModel, on_private
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.texts import OwnedTexts, public_texts
@@ -31,7 +32,7 @@ class Measured(NamedTuple):
     """The perplexity of a model.
 
     Attributes:
-        relative: Ratio of this perplexity to the public model's, on the same resamples.
+        relative: Ratio of this perplexity to the public model's, on the same resamples; NaN if both are infinite.
     """
 
     perplexity: Perplexity
@@ -59,7 +60,7 @@ class Way:
         kind: "public" (public model), "sound" (ensemble with the guarantee), "paper" (published protocol), "dp" (one differentially private
             model) or "all" (one model without privacy).
         epsilon: Epsilon of the guarantee; None if there is no guarantee.
-        relative: Ratio of its perplexity to the public model's, on the same resamples.
+        relative: Ratio of its perplexity to the public model's, on the same resamples; NaN if both are infinite.
     """
 
     name: str
@@ -156,7 +157,7 @@ def _fit_models(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -
 def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
     """Return the records of the test text, up to `tokens` tokens. The first token of each record is not counted."""
     assert plan.pmixed.test is not None
-    records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
+    records = side.public_records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
     tested: list[tuple[int, ...]] = []
     remaining = tokens
     for record in records:
@@ -218,8 +219,9 @@ class EvaluationSetup:
 
     def measured(self, per_record: Sequence[Array]) -> Measured:
         """Return the perplexity of a model, from its losses on each record."""
-        relative = [losses - public for losses, public in zip(per_record, self.public_losses, strict=True)]
-        return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
+        with np.errstate(invalid="ignore"):  # If both models give a token probability 0, the ratio is not a number.
+            relative = [losses - public for losses, public in zip(per_record, self.public_losses, strict=True)]
+            return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
 
     def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> list[Measured]:
         """Measure each mode at its sampling rate, in one pass over the text for all modes."""
@@ -323,10 +325,13 @@ def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> PmixedPlan:
     """Return the plan with another value of a parameter. Epsilon is no parameter of a plan: the radius is solved for it."""
     if axis == "epsilon":
         return plan
-    is_count = axis in ("steps", "shards")
-    if value <= 0 or (is_count and value != int(value)) or (axis == "rate" and value > 1):
-        expected = "whole numbers" if is_count else "rates"
-        raise InputError(f"--values: expected {expected} that are valid for {axis}, found {value:g}")
+    expected, is_valid = {
+        "steps": ("whole numbers >= 1", value >= 1 and value == int(value)),
+        "shards": (f"whole numbers from 1 to {MAX_SHARDS}", 1 <= value <= MAX_SHARDS and value == int(value)),
+        "rate": ("numbers in (0, 1]", 0 < value <= 1),
+    }[axis]
+    if not is_valid:
+        raise InputError(f"--values: expected {expected} for {axis}, found {value:g}")
     if axis == "steps":
         return plan.with_entry(replace(plan.entry, steps=int(value)))
     spec = replace(plan.spec, shards=int(value)) if axis == "shards" else replace(plan.spec, model_rate=value)

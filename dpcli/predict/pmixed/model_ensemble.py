@@ -111,8 +111,7 @@ def mode_of(plan: PmixedPlan) -> Mode:
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
     """Return probabilities at a temperature, along the last axis."""
     with np.errstate(all="ignore"):  # Invalid answers, such as NaN, stay invalid and are handled later.
-        scaled = log_probabilities / temperature
-        weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+        weights = np.exp((log_probabilities - log_probabilities.max(axis=-1, keepdims=True)) / temperature)
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 

@@ -289,11 +289,16 @@ def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -
 
 
 def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
-    """Return the parameters of the published protocol for the epsilon that the file's budget claims."""
+    """Return the parameters of the published protocol for the epsilon that the file's budget claims.
+
+    Raises CannotCertify if the protocol has no radius for it.
+    """
     assert isinstance(entry.spec, EnsembleMixtureSpec)
     budget, delta = pipeline.budget, pipeline.privacy.delta
     if budget is not None and budget.delta is not None:
         delta = budget.delta
     if budget is None or budget.epsilon is None or not delta:
         raise InputError(f'{path}: budget: state epsilon and delta > 0 with pmixed.mode = "paper"')
-    return Published(table.order, entry.spec.model_rate, entry.steps, budget.epsilon, delta)
+    published = Published(table.order, entry.spec.model_rate, entry.steps, budget.epsilon, delta)
+    _ = published.target  # raises CannotCertify before any model is fitted
+    return published

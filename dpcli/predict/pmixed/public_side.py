@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from dpcli.audit.own_code import call_user_code
 from dpcli.base.errors import InputError
 from dpcli.predict.models.model_answers import (
     PUBLIC,
@@ -45,12 +46,8 @@ class PublicSide:
     length: int
     content: str
 
-    def records(self, texts: Sequence[str]) -> Records:
-        """Return the records of the texts, of at most `length` tokens each.
-
-        Raises:
-            InputError: If the tokenizer returns tokens that the model does not know.
-        """
+    def _records(self, texts: Sequence[str]) -> Records:
+        """Return the records of the texts. Raises InputError if the tokenizer returns tokens that the model does not know."""
         records = records_of(self.vocabulary, texts, self.length)
         require_ids((token for record in records for token in record), self.model.vocabulary)
         return records
@@ -60,7 +57,11 @@ class PublicSide:
 
         Raises InputError if the tokenizer fails. The tokenizer's message is omitted, as it may quote a text.
         """
-        return cast(Records, on_private("the tokenizer", self.records, texts))
+        return cast(Records, on_private("the tokenizer", self._records, texts))
+
+    def public_records(self, texts: Sequence[str]) -> Records:
+        """Return the records of public texts. Raises InputError, with the tokenizer's message, if the tokenizer fails."""
+        return cast(Records, call_user_code("the tokenizer", self._records, texts))
 
     def require_usable(self) -> None:
         """Raise InputError if the public model fails, or gives probability to a token without a text."""
@@ -111,7 +112,7 @@ def _counting_model(table: Pmixed, path: str) -> tuple[Tunable, Vocabulary]:
     assert table.public is not None and table.tokenizer is not None
     vocabulary = vocabulary_of(table.tokenizer, path, "pmixed")
     texts = public_texts(table.public, path, "pmixed.public", table.record)
-    records = records_of(vocabulary, texts, table.context)
+    records = call_user_code("the tokenizer", records_of, vocabulary, texts, table.context)
     return public_ngram(records, table.ngram, size_of(vocabulary, path, "pmixed")), vocabulary
 
 

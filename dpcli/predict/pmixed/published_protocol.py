@@ -93,8 +93,10 @@ def one_sided(beta: float, order: int, drawn: int) -> float:
     """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one; k: order, n: drawn."""
     if drawn <= 1:
         return beta * order
-    exponent = min(4.0 * beta * order * (order - 1), LARGEST_EXPONENT)
-    return math.log1p(math.expm1(exponent) / drawn) / (order - 1)
+    exponent = 4.0 * beta * order * (order - 1)
+    if exponent < LARGEST_LOG1P:
+        return math.log1p(math.expm1(exponent) / drawn) / (order - 1)
+    return (exponent + math.log1p((drawn - 1) * math.exp(-exponent)) - math.log(drawn)) / (order - 1)
 
 
 def _log1p_sum(terms: list[float]) -> float:
@@ -127,7 +129,7 @@ class RenyiBall:
         second = float(np.dot(private, ratios))
         if not math.isfinite(second):
             return 0.0
-        if self.order == 3.0:
+        if self.order == 3.0 and 2.0 * self.radius < LARGEST_EXPONENT:
             forward = self._cubic(private, ratios, scratch, second)
         else:
             forward = self._search(ratios, scratch, self.order, 1.0)
@@ -136,9 +138,10 @@ class RenyiBall:
         return self._search(ratios, scratch, 1.0 - self.order, forward)
 
     def mixed(self, private: Array) -> Array:
-        """Return the mixture of the model and the public one, with the largest share of the model."""
-        share = self.share(private)
-        return share * private + (1.0 - share) * self.public
+        """Return the mixture of the model and the public one, with the largest share of the model; a failed model has no share."""
+        with np.errstate(all="ignore"):  # A warning would reveal something about the private data.
+            share = self.share(private)
+        return self.public if share == 0.0 else share * private + (1.0 - share) * self.public
 
     def _cubic(self, private: Array, ratios: Array, scratch: Array, second: float) -> float:
         """Return the largest share at order 3.
@@ -172,7 +175,7 @@ def renyi_ball(public: Array, order: float, radius: float) -> RenyiBall:
     """Return the ball around a public model's probabilities. Raises InputError for an order at most 1 or a radius below 0."""
     if not order > 1.0 or not radius >= 0.0:
         raise InputError(f"expected an order > 1 and a radius >= 0, found {order!r} and {radius!r}")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return RenyiBall(public, np.where(public > 0.0, 1.0 / public, 0.0), order, radius, bool((public > 0.0).all()))
 
 

@@ -40,10 +40,10 @@ class SampledMode(NamedTuple):
 
 
 def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
-    """Return the perplexity with a bootstrap interval over records.
+    """Return the perplexity with a bootstrap interval over records. It is infinite if a token has probability 0.
 
     Args:
-        per_record: Losses of the tokens of each record, in nats.
+        per_record: Losses of the tokens of each record, in nats; at least one loss in each.
     """
     sums = np.array([losses.sum() for losses in per_record])
     counts = np.array([float(len(losses)) for losses in per_record])
@@ -51,11 +51,11 @@ def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
     resampled_means = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     tail_count = int(TAIL * RESAMPLES)
     mean_losses = (sums.sum() / counts.sum(), resampled_means[tail_count], resampled_means[-tail_count - 1])
-    return Perplexity(*(math.exp(min(loss, LARGEST_EXPONENT)) for loss in mean_losses))
+    return Perplexity(*(math.inf if loss > LARGEST_EXPONENT else math.exp(loss) for loss in mean_losses))
 
 
 def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
-    """Return the loss -log p, in nats, of every token of each record except its first token."""
+    """Return the loss -log p, in nats, of every token of each record except its first token. A record has two tokens or more."""
     per_record = []
     for record in records:
         targets = np.array(record[1:])
@@ -75,6 +75,8 @@ def ensemble_losses(
     report: Report = lambda done, total: None,
 ) -> list[list[Array]]:
     """Return the loss -log p, in nats, of every token of each record except its first, for each mode at its sampling rate.
+
+    A record has two tokens or more.
 
     The participating models are drawn for each token. All modes with the same rate share the draw, so that their losses are comparable.
     Each model is evaluated once for a record, for all modes together. Its answers are then discarded.
@@ -136,7 +138,7 @@ def _modes_by_member(drawn_by_mode: list[list[list[int]]]) -> dict[int, dict[int
 
 
 def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
-    """Return log-probabilities of the token at each place, given the tokens before it: (places, vocabulary)."""
+    """Return log-probabilities of the token at each place, given the tokens before it, (places, vocabulary), for at least one place."""
     if isinstance(model, FittedModel):
         return model.answer(partial(next_token_rows, record=record, places=places))
     along = getattr(model, "along", None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dpcli.audit.own_code import FAILURES, call_user_code, raised_at
+from dpcli.audit.own_code import FAILURES, raised_at
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import first_names
 from dpcli.numerics.arrays import np
@@ -112,13 +112,13 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
 
 def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
-    """Return the first token of each label's word. Raises InputError if two labels share a token, or the model lacks one."""
+    """Return the first token of each label's word. Raises InputError if two labels share it, or a word has none."""
     ids = []
     for word in words:
-        tokens = call_user_code(f"{path}: prompt.tokenizer", vocabulary.ids, word)
-        ids.append(next(iter(tokens), -1))
+        tokens = token_ids(vocabulary, word, model.vocabulary, f"{path}: prompt.tokenizer")
+        if not tokens:
+            raise InputError(f"{path}: prompt.verbalizers: expected words that have tokens, found {word!r}, which has none")
+        ids.append(tokens[0])
     if len(set(ids)) < len(ids):
         raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
-    if not all(0 <= token < model.vocabulary for token in ids):
-        raise InputError(f"{path}: prompt.verbalizers: expected words for which the model has tokens, found {first_names(words)}")
     return tuple(ids)

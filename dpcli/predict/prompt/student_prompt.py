@@ -27,7 +27,11 @@ class Student:
 def best_student(
     answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
 ) -> Student:
-    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt if no query was answered."""
+    """Return the best of up to `candidates` prompts with up to `size` demonstrations each.
+
+    A prompt is left out if it is too long for the model together with one of the other texts. The empty prompt is returned if no prompt is
+    left, or no query was answered.
+    """
     best = Student((), None)
     for chosen in _candidates(answered, candidates, size, labels):
         others = [demonstration for demonstration in answered if demonstration not in chosen]

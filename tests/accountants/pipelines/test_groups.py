@@ -77,7 +77,7 @@ def test_mixtures_of_hundreds_of_sums() -> None:
     assert 9.3735 <= upper(MIXTURES, "zero-out", 21, 1.49e-5) <= 9.376
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_search_that_begins_at_dear_values_ends_at_the_least_noise() -> None:
     file = FILE.format(adjacency="add-remove", records=9, delta=5.83e-10) + WEIGHTED
     result = dpcli("calibrate-sigma", "-", "--target-epsilon", "0.179", "-f", "json", stdin=file.encode())

@@ -22,6 +22,9 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.cases import by_tier
 
 MORE = 1.001
+# Below it, few sampled steps may have no certified interval: `exact` refuses some, and the grid then gives up. What is printed then is an
+# upper bound of moments, which may be far above its neighbour's.
+LEAST_DELTA = 1e-100
 
 
 def discrete_gaussian(noise: float, rate: float) -> Mechanism:
@@ -83,12 +86,15 @@ def width(bound: Bound) -> float:
     return bound.upper - bound.lower if bound.lower is not None else 0.0
 
 
-@pytest.mark.parametrize("pairs", by_tier(3, 20, 300))
+@pytest.mark.parametrize("pairs", by_tier(3, 8, 300))
 def test_more_private_settings_cost_no_more(pairs: int) -> None:
-    random, wrong = Random(f"{SEED}/{pairs}"), []
+    random, wrong, without = Random(f"{SEED}/{pairs}"), [], 0
     for _ in range(pairs):
         change, setting, neighbour = drawn(random)
         more, less = asked(*setting), asked(*neighbour)
-        if less.upper > more.upper * (1.0 + 1e-9) + max(width(more), width(less)):
+        if less.lower is None and setting[1] < LEAST_DELTA:
+            without += 1
+        elif less.upper > more.upper * (1.0 + 1e-9) + max(width(more), width(less)):
             wrong.append((change, setting, neighbour[1], more, less))
     assert not wrong, (SEED, wrong)
+    assert 20 * (without - 1) <= pairs, (SEED, without)

@@ -220,6 +220,15 @@ def test_a_baseline_finds_a_restatement_out_too(repository: Path) -> None:
     assert dpcli("gate", *asked, folder=repository).code == 1
 
 
+@pytest.mark.parametrize("evidence", [3, -1, 10**30, True, "2"])
+def test_a_baseline_with_an_unknown_evidence_is_refused(repository: Path, evidence: object) -> None:
+    baseline = json.loads(dpcli("gate", "ads/train.toml", "-f", "json", folder=repository).out)
+    baseline["files"][0]["base_form"]["mechanisms"]["train"][1] = evidence
+    (repository / "base.json").write_text(json.dumps(baseline))
+    result = dpcli("gate", "ads/train.toml", "--baseline", "base.json", folder=repository)
+    assert result.code == 2 and f"evidence {evidence!r} in place of one of 0, 1, 2" in result.err
+
+
 def test_places_count_from_the_root_of_the_repository(repository: Path) -> None:
     (repository / "a b%").mkdir()
     edit("steps = 5_000", "steps = 300_000")(repository)

@@ -79,6 +79,13 @@ def spec(clip: float, size: int, temperature: float) -> PrivateDecodingSpec:
     return PrivateDecodingSpec(clip=clip, references=size, temperature=temperature)
 
 
+@of_each("clip, temperature", [(1e-310, 1e-310), (1.0, 1e-300), (1e-284, 1e-284), (1e300, 1e300)])
+def test_numbers_whose_quotients_no_float_holds_are_refused(clip: float, temperature: float) -> None:
+    """At a clip of 1e-310, a context without any difference to the public one would contribute -2^63 to every token."""
+    with pytest.raises(InputError, match="clip: expected a temperature, clip and"):
+        LogitClipping.of(spec(clip, 100, temperature))
+
+
 WILD = st.one_of(st.floats(-40, 0), st.sampled_from([-math.inf, -1e9, -1e-9, 0.0]))
 CLIPS = st.builds(spec, st.floats(0.05, 20.0), st.integers(1, 300), st.floats(0.2, 3.0))
 

@@ -31,7 +31,7 @@ from dpcli.predict.prediction_session import AnswerCount
 from dpcli.predict.query_counts import Granted
 from tests.command import Result
 from tests.command import dpcli as run
-from tests.predict.pmixed.pmixed_files import written
+from tests.predict.pmixed.pmixed_files import MODULE, written
 from tests.predict.samples import working_folder
 
 FEW = {"mechanism_shards": "3", "mechanism_radius": "0.1"}  # where the number of shards does not matter: each has processes
@@ -129,6 +129,29 @@ def test_keys_for_other_ways_of_drawing_are_refused_with_the_reason(place: Path,
     assert f"found '{key}'; a token is drawn from the whole average of the projected models" in outcome.out
 
 
+FAILING = """
+class Failing(WordVocabulary):
+    def ids(self, text):
+        return None if text in news() + published() else super().ids(text)
+
+def failing():
+    return Failing(WORDS)
+"""
+
+
+def test_a_tokenizer_that_fails_on_public_text_is_no_bug_of_dpcli(place: Path) -> None:
+    path = str(written(place, tokenizer='"small_texts:failing"'))
+    (place / "small_texts.py").write_text(MODULE + FAILING)
+    outcome = run_pmixed(place, "fit", path)
+    assert outcome.code == 2 and "the tokenizer: raised TypeError" in outcome.err
+
+
+def test_any_temperature_draws_a_token(place: Path) -> None:
+    path = str(written(place, temperature="1e-320"))
+    assert run_pmixed(place, "fit", path).code == 0
+    assert run_pmixed(place, "predict", path, "--prompt", "w1").code == 0
+
+
 PUBLISHED = "the published protocol is not a DP guarantee"
 
 
@@ -168,6 +191,14 @@ def test_the_published_protocol_runs_and_says_what_it_is(place: Path) -> None:
     priced = run_pmixed(place, "account", str(path))
     assert priced.code == 3 and "NOT A DP GUARANTEE" in priced.out and PUBLISHED in priced.err
     assert run_pmixed(place, "account", str(path), "--solve", "radius").code == 2
+
+
+def test_a_claim_without_a_radius_is_refused_before_any_model_is_fitted(place: Path) -> None:
+    path = written(place, mode='"paper"')
+    path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 1.0"))
+    outcome = run_pmixed(place, "fit", str(path))
+    assert outcome.code == 3 and "at order 3 the conversion alone exceeds epsilon = 1" in outcome.err
+    assert not (place / "runs").exists()
 
 
 def test_a_paper_file_with_another_mistake_is_refused_for_that(place: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcli.base.errors import InputError
-from dpcli.predict.pmixed.model_ensemble import Sound
+from dpcli.predict.pmixed.model_ensemble import Paper, Sound
 from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.random.streams import SeededStream
@@ -64,6 +64,26 @@ def test_published_radii_are_those_of_the_vectors(row: dict[str, Any]) -> None:
     assert published.target == pytest.approx(row["target_per_query"], rel=1e-9)
     assert published.radius(row["S_t"]) == pytest.approx(row["radius_exact"], rel=1e-9)
     assert published.radius(row["S_t"]) / row["alpha"] == pytest.approx(row["beta_authors"], abs=5.0 * AUTHORS)
+
+
+@of_each("order", [2, 3, 5])
+def test_a_failed_model_counts_as_the_public_one_in_the_published_protocol(order: int) -> None:
+    public = np.array([0.25, 0.75, 0.0])
+    total, count = Paper(Published(order, 1.0, 10, 30.0, 1e-5)).total(public, [np.full(3, np.nan)])
+    assert count == 1 and (total == multiples(public)).all()
+
+
+@of_each("order", [2, 3, 5])
+@of_each("drawn", [1, 2, 80])
+def test_a_published_radius_of_any_size_is_found_and_holds(order: int, drawn: int) -> None:
+    """For large targets, the bound on one query is 4 beta order less log(drawn) / (order - 1)."""
+    seed, source = seeded()
+    epsilon = float(10.0 ** source.uniform(3.5, 300.0))
+    published = Published(order, 1.0, 1, epsilon, 1e-5)
+    expected = published.target if drawn == 1 else (published.target + math.log(drawn) / (order - 1)) / 4.0
+    assert published.radius(drawn) == pytest.approx(expected, rel=1e-9), seed
+    around = renyi_ball(np.array([0.5, 0.5]), float(order), published.radius(drawn))
+    assert around.mixed(np.array([0.01, 0.99])) == pytest.approx([0.01, 0.99], rel=1e-15), seed
 
 
 @PROJECTIONS

@@ -211,6 +211,9 @@ def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             side_of(stated)
+    absent = side_of(text.replace('targets = ["c_attn", "c_fc"]', 'targets = ["absent"]'))
+    with pytest.raises(InputError, match=r"pmixed\.lora\.targets: expected names of layers that PEFT can adapt"):
+        absent.model.tune([])
     wide = side_of(text.replace('"bytes"', '"tiny_texts:wide"'))
     with pytest.raises(InputError, match="the tokenizer belongs to another model"):
         wide.private_records(["w1"])

@@ -464,6 +464,30 @@ def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path)
     assert dpcli("pate", "student", str(path), folder=tmp_path).code == 0
 
 
+UNSURE = """
+class Unsure:
+    classes_ = (0, 1, 2)
+    def predict(self, inputs):
+        return np.zeros(len(inputs))
+    def predict_proba(self, inputs):
+        return np.full((len(inputs), 3), np.nan)
+
+def unsure(inputs, labels):
+    return Unsure()
+"""
+
+
+@pytest.mark.long
+def test_a_student_that_predicts_nan_is_refused_as_it_has_no_price(tmp_path: Path) -> None:
+    path = whole_file(tmp_path, "own:nearest", 'check = "student"')
+    (tmp_path / "own.py").write_text(OWN + UNSURE)
+    text = path.read_text().replace('student = "own:nearest"', 'student = "own:unsure"').replace("epsilon = 8.0", "epsilon = 60")
+    path.write_text(text.replace(GNMAX.replace("sigma = 40.0", "sigma = 3.0"), INTERACTIVE))
+    assert dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path).code == 0
+    answer = dpcli("pate", "label", str(path), folder=tmp_path)
+    assert answer.code == 2 and "pate.student: expected a probability of each label, found NaN or inf" in answer.err
+
+
 @pytest.mark.long
 def test_accounting_needs_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
     from tests.predict.samples import saved

@@ -211,6 +211,10 @@ def test_what_the_release_costs() -> None:
     for order, beta in ((20.0, 0.025), (1.0, 0.01), (30.0, 0.1)):
         with pytest.raises(CannotCertify, match="expected an order between 1 and"):
             release_cost(Release(order, beta, 5.0, 0.1))
+    # A square of sigma would underflow or overflow.
+    assert release_cost(Release(4.0, 0.01, 1e-200, 0.1)) == math.inf
+    change_of_scale = (-0.5 * math.log1p(-0.08) + 0.04) / 3.0
+    assert release_cost(Release(4.0, 0.01, 1e200, 0.1)) == pytest.approx(change_of_scale, rel=CLOSE)
 
 
 def test_the_conditions() -> None:

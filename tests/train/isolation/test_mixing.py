@@ -139,7 +139,7 @@ def test_a_loss_that_mixes_is_refused_before_any_charge(part: int, books: Ledger
     require_each_refused([*models.LOSSES][part::2], books, lambda name: run("Net", name))
 
 
-@pytest.mark.sampled(1, 3)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("part", range(20))
 def test_an_unusual_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
     require_each_refused([*unusual.MIXING][part::20], books, lambda name: run(name, module=unusual.__name__))

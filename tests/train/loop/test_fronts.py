@@ -137,7 +137,7 @@ STOPS: dict[str, tuple[Callable[[dpcli.Private], None], str]] = {
 
 
 @pytest.mark.filterwarnings("ignore")  # of the frameworks
-@pytest.mark.sampled(1, 2)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_stop_before_a_record_is_read_gives_the_charge_back(stop: str, tmp_path: Path) -> None:
     """By what nobody keeps private: the log says why, and the folder is as new."""
