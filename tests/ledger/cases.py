@@ -1,10 +1,13 @@
-"""Many small cases in one test, each of which is the arguments of a check."""
+"""Many small cases in one test, each of which is the arguments of a check; and the ledgers that the last version wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from tests.cases import require_each
+from tests.command import ROOT
+
+VECTORS = ROOT / "tests" / "vectors" / "ledgers"  # ledgers that the last version wrote
 
 
 def every(cases: Iterable[object], check: Callable[..., object]) -> None:

@@ -10,8 +10,8 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger.stores.places import init, open_ledger, upgrade
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
+from tests.ledger.cases import VECTORS
 from tests.ledger.conftest import ON_BOTH, Database, Place
-from tests.ledger.entries.test_last_version import VECTORS
 from tests.ledger.entries.versions import restore
 from tests.ledger.filters.setting import DATASET, charge, terms
 from tests.ledger.postgres.people import by

@@ -132,10 +132,11 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "retire": {**windowed(ledger, chance), "why": "deleted"},
         "upgrade": {"schema": "a" * 64, "version": 2},
         "quota": {"of": "team", "name": "ads", "members": ["ada", "sam"], "share": "0.9", "alert_at": "0.8", "why": "a fair share"},
+        "rate": {"per_day": chance.choice((1000, 10**6)), "why": "a quiet dataset"},
+        "acknowledge": {"finding": "entry 2: a finding", "why": "known"},
     }
-    kind = chance.choice(
-        ("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "count", "void", "amend", "retire", "quota")
-    )
+    usual = ("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "count", "void", "amend", "retire", "quota")
+    kind = chance.choice((*usual, "rate", "acknowledge"))
     if ledger.state().open_terms().two_person:
         return right_of_two(ledger, chance, kind, kinds)
     return {"kind": kind, **kinds[kind], "dpcli": "0"}
@@ -339,7 +340,7 @@ def test_every_kind_and_type_is_in_the_table() -> None:
     assert set(ENTRIES) == {
         "open",
         *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "moved", "copied"),
-        *("propose", "refuse", "quota", "count"),
+        *("propose", "refuse", "quota", "count", "rate", "acknowledge"),
     }
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 

@@ -22,13 +22,13 @@ from dpcli.ledger.stores import postgres, postgres_install
 from dpcli.ledger.stores.copying import move_dataset
 from dpcli.ledger.stores.places import open_ledger, upgrade
 from dpcli.ledger.verify import verify
-from tests.command import ROOT, dpcli
+from tests.command import dpcli
+from tests.ledger.cases import VECTORS
 from tests.ledger.conftest import Database, File
 from tests.ledger.entries.versions import fill, restore
 from tests.ledger.pipelines import gaussian, pure
 from tests.waiting import PATIENCE
 
-VECTORS = ROOT / "tests" / "vectors" / "ledgers"
 RENEW = "the database has the definitions of version 7: dpcli budget upgrade renews them"
 NAMES = {"visits": 11, "clicks": 3, "days": 7, "planned": 2}  # entries
 

@@ -18,8 +18,8 @@ from dpcli.ledger.verify import verify
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.blocks import client_rounds
+from tests.ledger.cases import VECTORS
 from tests.ledger.conftest import OWNER, Database
-from tests.ledger.entries.test_last_version import VECTORS
 from tests.ledger.entries.versions import restore
 from tests.ledger.filters.setting import DATASET, TABLES, charge, run, run_file, terms
 from tests.ledger.pipelines import gaussian

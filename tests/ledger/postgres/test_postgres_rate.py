@@ -12,8 +12,8 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, upgrade
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
+from tests.ledger.cases import VECTORS
 from tests.ledger.conftest import Database
-from tests.ledger.entries.test_last_version import VECTORS
 from tests.ledger.entries.versions import restore
 from tests.ledger.filters.setting import DATASET, charge, terms
 from tests.ledger.postgres.people import by, by_hand, signed
