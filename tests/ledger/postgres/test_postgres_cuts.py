@@ -55,12 +55,15 @@ ASKED: dict[str, Callable[[str, str], object]] = {
     "upgrade": lambda url, dataset: upgrade(url),
     "moved": on(lambda ledger: ledger.leave("/elsewhere.db")),
     "quota": on(lambda ledger: ledger.quota("person", "sam", "0.5", why="a fair share")),
+    "rate": on(lambda ledger: ledger.rate(5, "nobody needs more")),
+    "acknowledge": on(lambda ledger: ledger.acknowledge("entry 2 costs more", "it was a test")),
     "propose": on(lambda ledger: ledger.amend(2.0, "more is needed")),
     "refuse": on(lambda ledger: ledger.refuse(3, "it is not")),
     "count": on(lambda ledger: ledger.count("kept", "answers", 1, 5)),
 }
 TWO = ("propose", "refuse")  # of a ledger of two persons
-OFTEN = ("amend", "quota", "propose", "count")  # written again where it is asked for again: what it comes to is the same
+# Written again where it is asked for again: what it comes to is the same.
+OFTEN = ("amend", "quota", "rate", "acknowledge", "propose", "count")
 
 
 @pytest.fixture
