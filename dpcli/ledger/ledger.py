@@ -453,8 +453,9 @@ class Ledger:
 
         Raises:
             InputError: The ledger is a file, which cannot distinguish people, or the reason is missing.
-            LedgerError: The definitions of the database are of an earlier version, which knows no rate.
+            LedgerError: The definitions of the database are of an earlier version, which knows no rate, or the dataset has moved.
         """
+        self.state().refuse_moved()
         if self.store.who is None:
             raise InputError(f"{self.store.place}: expected a ledger in a database, found a file, which cannot tell logins apart")
         self._require_current("rate")

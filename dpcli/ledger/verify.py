@@ -114,8 +114,9 @@ def acknowledge(ledger: Ledger, finding: str, why: str, progress: Callable[[int,
 
     Raises:
         InputError: The verification has no such finding that is not acknowledged, or the reason is missing.
-        LedgerError: As `verify`, and if the entry cannot be written.
+        LedgerError: As `verify`, if the dataset has moved, and if the entry cannot be written.
     """
+    ledger.state().refuse_moved()
     result = verify(ledger, progress=progress)
     text = visible_text(finding.strip())
     if text not in map(visible_text, result.problems):

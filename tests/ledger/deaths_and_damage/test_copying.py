@@ -24,6 +24,7 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores import copying
 from dpcli.ledger.stores.copying import DatasetMove, MovedDataset, move_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.postgres_install import VERSION
 from dpcli.ledger.verify import anchor_of, verify
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File, Place, installed
@@ -771,7 +772,7 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
             charge(ledger, "early", "0.1")
         with pytest.raises(LedgerError, match="is being copied here"):
             ledger.leave("/elsewhere.db")
-    opens = {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}
+    opens = {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": VERSION}
     early = forged(empty, "ada", opens, "new")
     assert "was closed where it comes from" in by_hand(people, "ada", "append", "new", 2, early.body)
     closing = seal({"kind": "moved", "to": "here", "who": "x", "when": utc_now(), "dpcli": "0"}, "new", empty.head)
