@@ -276,6 +276,7 @@ LIMITS: tuple[tuple[str, Step], ...] = (
 )
 
 
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("exponent", by_tier(9.0, 8.5, 10.0))
 @pytest.mark.parametrize("kind", LIMITS, ids=lambda kind: kind[0])
 def test_10_to_the_20_tiny_steps_are_a_gaussian(kind: tuple[str, Step], exponent: float) -> None:

@@ -178,7 +178,7 @@ def test_replace_one_never_costs_less_than_add_remove(parts: list[Entry], delta:
     same(account(one), account(pipeline(*parts, adjacency="zero-out", delta=delta)))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(st.lists(noisy, min_size=1, max_size=2), st.integers(2, 6), deltas)
 def test_users_and_groups_never_cost_less_than_records(parts: list[Entry], records: int, delta: float) -> None:
     record = account(pipeline(*parts, delta=delta))

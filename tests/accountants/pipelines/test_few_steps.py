@@ -142,7 +142,7 @@ TINY_RATES = [1e-9, 1e-12, 1e-20, 1e-50, 1e-160, 1e-300, 5e-324]
 @pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
 @pytest.mark.parametrize("rate", TINY_RATES)
-@pytest.mark.parametrize("counts", [(2, 4, 1000), pytest.param((10**18,), marks=pytest.mark.long)], ids=["few", "many"])
+@pytest.mark.parametrize("counts", [(2, 4, 1000), pytest.param((10**18,), marks=pytest.mark.nightly)], ids=["few", "many"])
 def test_gaussian_noise_is_never_pure_however_small_the_rate(adjacency: Adjacency, rate: float, counts: tuple[int, ...]) -> None:
     """delta is positive, though it may be below all doubles, and a bound of 0 is none. No rate is an internal error."""
     for steps, epsilon in itertools.product(counts, (0.0, 1.0, 20.0, 700.0)):

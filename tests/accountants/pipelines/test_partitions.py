@@ -119,7 +119,7 @@ def test_parts_cost_what_all_records_cost_with_the_dearest_part(files: int) -> N
                 assert row.upper == pytest.approx(max(other.upper for other in others), rel=1e-6), (seed, row.accountant.name)
 
 
-@pytest.mark.parametrize("count", by_tier(None, 2, None))
+@pytest.mark.parametrize("count", by_tier(None, None, 2))
 def test_parts_by_enumeration(count: int) -> None:
     """Randomised responses about all records and about three parts: the largest over the part that holds the record that differs."""
     epsilons = random.Random().choices((0.3, 0.8, 1.3, 2.1), k=4)

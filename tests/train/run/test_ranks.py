@@ -169,7 +169,7 @@ assert [os.waitpid(process, 0)[1] for process in children] == [0, 0, 0]
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
     (tmp_path / "step.py").write_text(STEP)
     subprocess.run([sys.executable, "step.py", _free_port()], cwd=tmp_path, check=True, timeout=600)
