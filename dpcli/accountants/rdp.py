@@ -14,12 +14,14 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
+from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import DEFAULT_PLACES, FEW_PLACES, FINE_PLACES, SHORT, least_over_orders
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
 
+ROUNDED = 1e-15  # relative rounding of a divergence and of epsilon
 # With more different steps, each order costs more work, so the search over orders starts at fewer places.
 SEVERAL = 8  # most different steps for which the search starts at FINE_PLACES
 MANY = 500  # most different steps for which it starts at DEFAULT_PLACES; for more it starts at FEW_PLACES
@@ -44,7 +46,9 @@ class RdpProfile(PrivacyProfile):
     def delta(self, epsilon: float) -> Bound:
         curve = renyi_curve(merged(self.steps))
         z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), first=FINE_PLACES)
-        return Bound(max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12), detail={"order": 1.0 + z})
+        rounding = ROUNDED * z * (abs(epsilon) + float(curve.at(np.array([1.0 + z]))[0]))  # of the difference of two large numbers
+        delta = max(math.exp(min(log_delta + rounding, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12)
+        return Bound(min(delta, 1.0), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:
         """Return (order, epsilon) with the smallest epsilon found at `delta`. Every order gives an upper bound.

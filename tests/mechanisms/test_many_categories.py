@@ -1,14 +1,18 @@
-"""Randomised response with very many categories, against its closed form in high precision."""
+"""Randomised response with very many categories, and with very large epsilons, against its closed form in high precision."""
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from random import Random
 
 import mpmath as mp
 import pytest
 
 from dpcli.accountants.exact import ExactProfile
+from dpcli.analysis.account_rows import accountant_named
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.randomized_response import BlankedResponse, RandomizedResponse
 from tests.cases import by_tier, of_each
@@ -48,3 +52,34 @@ def test_a_uniform_blank_among_many_categories_is_exact(categories: int, epsilon
     assert found.lower is not None
     assert found.lower * (1.0 - 1e-12) <= known <= found.upper * (1.0 + 1e-12)
     assert found.upper - found.lower <= 1e-6 * found.upper
+
+
+def true_delta(blanked: bool, epsilon: float, categories: int, at: float) -> mp.mpf:
+    """Return delta at the epsilon `at`."""
+    k, grown = mp.mpf(categories), mp.exp(mp.mpf(at))
+    true = 1 / (1 + (k - 1) * mp.exp(-mp.mpf(epsilon)))
+    false = mp.exp(-mp.mpf(epsilon)) * true
+    pairs = ((true, 1 / k), ((k - 1) / k, (k - 1) * false)) if blanked else ((true, false),)
+    return max(max(p - grown * q, mp.mpf(0)) for p, q in pairs)
+
+
+@pytest.mark.parametrize("draws", by_tier(2, 8, 100))
+@of_each("kind", [RandomizedResponse, BlankedResponse])
+def test_delta_holds_up_to_the_largest_epsilons(kind: type, draws: int) -> None:
+    """By every accountant that answers: a probability is no sum of two large logarithms; differences of large numbers are rounded up."""
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    for _ in range(draws):
+        epsilon, categories = 10.0 ** random.choice((random.uniform(0.0, 7.0), random.uniform(7.0, 300.0))), random.randint(2, 1000)
+        mechanism = kind(epsilon, categories)
+        at = mechanism.approx_dp(0.0) * random.choice((random.random(), 1.0 - 10.0 ** random.uniform(-13.0, 0.0)))
+        known = true_delta(kind is BlankedResponse, epsilon, categories, at)
+        for name in ACCOUNTANTS:
+            accountant = accountant_named(name)
+            profile = accountant.profile(((mechanism, 1),))
+            if isinstance(profile, str) or not accountant.sound:
+                continue
+            with suppress(NotRepresentable):
+                bound = profile.delta(at)
+                assert known <= bound.upper <= 1.0, (seed, name, epsilon, categories, at, bound)
+                assert bound.lower is None or bound.lower <= known, (seed, name, epsilon, categories, at, bound)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.fields import AT_LEAST_TWO, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
@@ -18,6 +18,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
+LARGEST_EPSILON = 1e6  # largest epsilon whose losses have enough digits; beyond it the guarantee is stated as a pure one alone
 LARGE_EPSILON = 700.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
 
 
@@ -50,7 +51,9 @@ class RandomizedResponse(Mechanism):
         return True
 
     def losses(self) -> tuple[AtomicLoss]:
-        return (AtomicLoss(self._log_probabilities(), (-self.epsilon, self.epsilon)),)
+        _require_digits(self.epsilon)
+        own, other = self._log_probabilities()
+        return (AtomicLoss((own, other), (-self.epsilon, self.epsilon), (other, own)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,19 @@ class BlankedResponse(Mechanism):
         return True
 
     def losses(self) -> tuple[AtomicLoss, AtomicLoss]:
+        _require_digits(self.epsilon)
         k, (log_true, log_false) = self.categories, self._log_ratios()
         # Log probabilities of the true category and of all false ones, under the response and under the uniform response.
         others = math.log1p((k - 1) * math.exp(-self.epsilon))
-        return (
-            AtomicLoss((-math.log(k), math.log1p(-1.0 / k)), (log_true, log_false)),
-            AtomicLoss((-others, math.log(k - 1) - self.epsilon - others), (-log_true, -log_false)),
+        response, uniform = (-others, math.log(k - 1) - self.epsilon - others), (-math.log(k), math.log1p(-1.0 / k))
+        return AtomicLoss(uniform, (log_true, log_false), response), AtomicLoss(response, (-log_true, -log_false), uniform)
+
+
+def _require_digits(epsilon: float) -> None:
+    """Check that a loss of this size has enough digits beside its probability. Raises NotRepresentable if it has not."""
+    if epsilon > LARGEST_EPSILON:
+        raise NotRepresentable(
+            f"a response with epsilon {epsilon:g} has losses above {LARGEST_EPSILON:g}, which have too few digits"
         )
 
 

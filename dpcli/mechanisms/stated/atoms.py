@@ -22,12 +22,15 @@ class AtomicLoss:
 
     log_reference: log probabilities of the outcomes under Q. If they add up to less than 1, the rest has likelihood ratio 1.
     log_ratio: logarithms of the likelihood ratios P/Q.
+    log_probability: log probabilities of the outcomes under P; None if they are the sums of the other two to enough digits, which the sums
+        of two large numbers are not.
     """
 
     decays: ClassVar[bool] = False
 
     log_reference: tuple[float, ...]
     log_ratio: tuple[float, ...]
+    log_probability: tuple[float, ...] | None = None
 
     def cgf(self, z: Array) -> Array:
         """Return log(1 + E_Q[B_{z+1}(r - 1)]), a sum of non-negative terms, so that a small K keeps its digits (quadrature.py)."""
@@ -41,7 +44,10 @@ class AtomicLoss:
     def tails(self, at: Array) -> Tails:
         reference, ratio = self._complete()
         order = np.argsort(ratio, kind="stable")
-        return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
+        probability = reference + ratio
+        if self.log_probability is not None:
+            probability[:-1] = self.log_probability
+        return atom_tails(at, ratio[order], probability[order], reference[order])
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
