@@ -14,14 +14,14 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import DEFAULT_PLACES, FEW_PLACES, FINE_PLACES, SHORT, least_over_orders
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
 
-ROUNDED = 1e-15  # relative rounding of a divergence and of epsilon
+ROUNDED = 1e-15  # relative rounding of a CGF at an order near 1
 # With more different steps, each order costs more work, so the search over orders starts at fewer places.
 SEVERAL = 8  # most different steps for which the search starts at FINE_PLACES
 MANY = 500  # most different steps for which it starts at DEFAULT_PLACES; for more it starts at FEW_PLACES
@@ -45,9 +45,14 @@ class RdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> Bound:
         curve = renyi_curve(merged(self.steps))
-        z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), first=FINE_PLACES)
-        rounding = ROUNDED * z * (abs(epsilon) + float(curve.at(np.array([1.0 + z]))[0]))  # of the difference of two large numbers
-        delta = max(math.exp(min(log_delta + rounding, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12)
+
+        def log_delta_at(z: Array) -> Array:
+            divergence = curve.at(1.0 + z)
+            # A CGF is rounded up by more than its relative error, but for orders near 1, where z of the divergence is a small part of it.
+            return self.inverse(1.0 + z, divergence, epsilon) + ROUNDED * (abs(epsilon) + divergence)
+
+        z, log_delta = least_over_orders(log_delta_at, first=FINE_PLACES)
+        delta = max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12)
         return Bound(min(delta, 1.0), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:

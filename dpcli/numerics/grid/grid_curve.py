@@ -115,7 +115,9 @@ class GridCurve:
 
         at: epsilon minus the reference of the sums.
         """
-        if not (self.slack < math.inf and self.rounding < math.inf):  # NaN, or inf, which is NaN times a factor that underflows to 0
+        if not (
+            self.slack < math.inf and self.rounding < math.inf
+        ):  # NaN, or inf, which is NaN times a factor that underflows to 0
             return math.inf
         slack = self.slack * (1.0 + self.rounding) * math.exp(min(-self.lattice.tilt * at, 700.0))
         return max(sums.curve(at) + self.rounding * sums.size(at) + slack, 0.0)
