@@ -96,7 +96,10 @@ def test_a_delta_far_below_the_probability_of_the_largest_loss() -> None:
 
 @pytest.mark.parametrize("cases", by_tier(4, 30, 200))
 def test_two_outcomes_by_binomial_sums(cases: int) -> None:
-    """At the lower end delta is at least what was asked, at the upper one at most, in one direction or the other."""
+    """At the lower end delta is at least what was asked, at the upper one at most, in one direction or the other.
+
+    Near the largest loss delta changes a thousandfold within an ulp: the ends are those of the sum of the stated decimals.
+    """
     random = Random(f"{SEED} 0 {cases}")
     for _ in range(cases):
         e0, rate = 10.0 ** random.uniform(-2.0, 0.7), random.choice([1.0, 10.0 ** random.uniform(-5.0, -0.1)])
@@ -106,7 +109,8 @@ def test_two_outcomes_by_binomial_sums(cases: int) -> None:
         assert bound.lower is not None
         with mp.workdps(60):
             at_low, at_high = (
-                max(two_point(e0, rate, count, mp.mpf(end), add) for add in (False, True)) for end in (bound.lower, bound.upper)
+                max(two_point(e0, rate, count, mp.mpf(end), add) for add in (False, True))
+                for end in (bound.lower * (1.0 - 4e-16), bound.upper * (1.0 + 4e-16))
             )
         assert at_high <= mp.mpf(delta), (e0, rate, count, delta)
         assert bound.lower == 0.0 or at_low >= mp.mpf(delta), (e0, rate, count, delta)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Bound
 from dpcli.analysis.account import attained, sound_profiles
 from dpcli.base import registry
-from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.exam.drawn_files import text_of
 from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, Situation, datasets, hockey_stick, pair
@@ -48,6 +48,7 @@ class BracketRow:
 
     Attributes:
         refused: Reason for which dpcli refuses the file; None if it accepts the file.
+        contradiction: Text of the internal error by which dpcli says that its own bounds contradict each other; None if there is none.
     """
 
     reference: Reference
@@ -55,6 +56,7 @@ class BracketRow:
     situation: Situation
     brackets: tuple[Bracket, ...] = ()
     refused: str | None = None
+    contradiction: str | None = None
 
     @property
     def label(self) -> str:
@@ -63,7 +65,10 @@ class BracketRow:
         owners = f"{s.contributions} record{'s' * (s.contributions > 1)}, group {s.group}"
         return f"{r.type} ({keys}), {s.adjacency}, {self.scheme} ({s.draws.label}), {owners}"
 
-    def faults(self) -> list[Bracket]:
+    def faults(self) -> list[Bracket | str]:
+        """Return the brackets that do not hold, or the contradiction."""
+        if self.contradiction is not None:
+            return [self.contradiction]
         return [bracket for bracket in self.brackets if not bracket.holds(self.reference.loss)]
 
 
@@ -91,6 +96,8 @@ def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
         bounds = claimed(reference, scheme, situation)
     except InputError as error:
         return BracketRow(reference, scheme, situation, refused=str(error))
+    except InternalError as error:
+        return BracketRow(reference, scheme, situation, contradiction=str(error))
     brackets = [
         Bracket(epsilon, bound.lower, delta, min(bound.upper, 1.0))
         for epsilon, bound, delta in zip(EPSILONS, bounds, worst(reference, situation), strict=False)
