@@ -331,9 +331,9 @@ def _read_in(reader: SqlReader, node: exp.Expr) -> Scalar:
 def _like_reader(ignores_case: bool) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         if not _is_text(node.expression):
-            raise reader.refusal(node, "a pattern in quotes after like, without escape")
+            raise reader.refusal(node.expression, "a pattern in quotes after like")
         matching = matches_pattern(reader.of_type(node.this, "text"), node.expression.this, ignores_case)
-        return compose("boolean", "(NOT {0})", matching) if node.args.get("negate") else found
+        return compose("boolean", "(NOT {0})", matching) if node.args.get("negate") else matching
 
     return read
 
