@@ -204,7 +204,7 @@ def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any
 def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> dict[str, Any]:
     """Return the keys of [privacy] from the file and from flags. Raises InputError if they contradict each other."""
     for key, value in asserted.table.items():
-        if known.get(key, value) != value:
+        if key in known and known[key] != value:
             raise InputError(
                 f"{name}: --{key.replace('_', '-')} {shown(value)} contradicts the file, which states {shown(known[key])}"
             )

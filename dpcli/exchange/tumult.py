@@ -59,7 +59,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     name, budget = _typed(session.table("privacy_budget"), BUDGETS)
     budget.require_fields(BUDGETS[name], (), ignored)
     changes = session.table("protected_changes")
-    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
+    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), table, ignored) for table in changes.fields]
     kinds = {change.kind for change in counted}
     if len(kinds) != 1:
         raise session.refused(
@@ -96,8 +96,8 @@ class ProtectedChange(NamedTuple):
     records: int
 
 
-def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
-    """Return the protected change of one table. Raises InputError for a change that a pipeline file cannot state."""
+def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> ProtectedChange:
+    """Return the protected change of a table. Raises InputError for a change that a pipeline file cannot state."""
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
@@ -106,7 +106,7 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
-    space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else change.name
+    space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else table
     if type(space) is not str:
         raise change.refused(f"expected id_space to be a name, found {shown(space)}")
     return ProtectedChange(space, kind, rows)
