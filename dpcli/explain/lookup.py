@@ -78,7 +78,6 @@ def _known_parts(phrase: str) -> list[str]:
 
 def _similar_words(key: str) -> list[str]:
     """Return the words that begin with an unknown word, then words with a similar spelling."""
-
     wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
     longer = [choice for choice in choices if choice.startswith(f"{wanted}-")]
@@ -194,8 +193,8 @@ def table_paths() -> tuple[str, ...]:
 def of_table(path: str) -> str:
     """Return the keys of the tables with this dotted key, by name only where a word selects the table; "" if there are none."""
     places = [place for place in every_table() if place.path == path]
-    plain = [_complete(place) for place in places if not place.word]
-    return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
+    complete = (_complete(place) for place in places if not place.word)
+    return "\n\n".join([*complete, *_choices([place for place in places if place.word])])
 
 
 def of_word(word: str) -> str:

@@ -142,6 +142,8 @@ def _command_help(name: str) -> str:
     from dpcli.cli.groups import Commands, LazyGroup
 
     words, target, summary = name.split(), "", ""
+    if not words:
+        return ""
     table: Commands = COMMANDS
     for word in words:
         if target:
