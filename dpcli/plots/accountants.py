@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.account_rows import AccountRow
@@ -38,7 +39,8 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
     """Return an axis from 0, or a logarithmic axis if all epsilons are positive and differ by more than a factor of WIDE."""
     smallest, largest = min(epsilons), max(epsilons)
     if smallest > 0.0 and largest > WIDE * smallest:
-        low = 10.0 ** math.floor(math.log10(smallest / 2.0))  # a power of ten that leaves a visible part of the shortest bar
+        # a power of ten that leaves a visible part of the shortest bar
+        low = 10.0 ** math.floor(math.log10(max(smallest / 2.0, sys.float_info.min)))
         return Axis("epsilon", low, LOG_ROOM * largest, scale="log")
     return Axis("epsilon", 0.0, LINEAR_ROOM * (largest or 1.0))
 

@@ -111,7 +111,7 @@ def _foot_height(notes: list[list[str]]) -> float:
 def _mesh(grid: Grid, top: float, inner: float) -> Mesh:
     if grid.named:
         return Mesh(MARGIN, top, *NAMED)
-    left = max((text_width(heading.text, FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
+    left = max((text_width(visible(heading.text), FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
     across = min(WIDEST, (inner - left - HEADING_ROOM) / grid.columns)
     return Mesh(MARGIN + left, top, across, across)
 
@@ -294,8 +294,8 @@ def _axes(scene: Scene, frame: Frame) -> None:
         ink: Ink = "text" if frame.y.categories else "quiet"
         scene.words.append(Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, ink, "end"))
     scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
-    scene.words.append(Words((MARGIN, box.top - 14.0), frame.y.title, TEXT))
-    scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), frame.x.title, TEXT, anchor="middle"))
+    scene.words.append(Words((MARGIN, box.top - 14.0), visible(frame.y.title), TEXT))
+    scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), visible(frame.x.title), TEXT, anchor="middle"))
 
 
 def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
