@@ -7,8 +7,9 @@ import sys
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.account_rows import AccountRow
+from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Bar, Chart, Tone
-from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
+from dpcli.plots.drawing import name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
 WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic, as the shortest bar would vanish
@@ -48,7 +49,7 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:
     """Return the bar of an accountant; that of the headline stands out. position: height, from 0 at the bottom."""
     tone = Tone.MAIN if row is account.winner else Tone.MUTED
-    label = bound(row.upper) if row.accountant.sound else f"~ {bound(row.upper)}"
+    label = up(row.upper) if row.accountant.sound else f"~ {up(row.upper)}"
     return Bar(row.accountant.name, label, float(position), row.upper, tone)
 
 

@@ -188,6 +188,10 @@ def test_the_smallest_and_the_largest_epsilon_have_a_picture(epsilon: float) -> 
         assert 0.0 < max(picture.x.high, picture.y.high) <= sys.float_info.max
 
 
+def test_a_profile_whose_every_epsilon_is_0_says_so() -> None:
+    assert "epsilon is 0 at every point" in chart("delta-epsilon", text('type = "pure-dp"\nepsilon = 1e-14'), delta=0.0).notes
+
+
 def test_log_span_has_room_around_one_value() -> None:
     low, high = log_span([2.0])
     assert low < 2.0 < high
