@@ -13,12 +13,13 @@ from dpcli.exchange.foreign import (
     ForeignTable,
     dp_entry,
     file_of,
+    in_words,
     read_fields,
     with_asserted,
     zcdp_entry,
 )
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.toml.shown import escaped, quoted, shown
+from dpcli.file.toml.shown import escaped, quoted
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
@@ -108,7 +109,7 @@ def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> Prote
         raise change.refused(f"expected max_rows of 1, found {rows}")
     space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else table
     if type(space) is not str:
-        raise change.refused(f"expected id_space to be a name, found {shown(space)}")
+        raise change.refused(f"expected id_space to be a name, found {in_words(space)}")
     return ProtectedChange(space, kind, rows)
 
 
@@ -129,7 +130,7 @@ def session_of(pipeline: Pipeline, table: str) -> str:
         table: Name of the table.
 
     Raises:
-        InputError: The pipeline has several mechanisms, or its mechanism is not a stated guarantee for all rows.
+        InputError: A Session cannot express the pipeline. The message has the reason.
     """
     for problem in _session_problems(pipeline):
         raise InputError(f"a Session of Tumult Analytics has one budget, for rows that are added or removed: {problem}")
