@@ -204,11 +204,7 @@ def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     """Return the fields of a mixture of Gaussians."""
     _require_no_replacement("MixtureOfGaussiansDpEvent", change)
     sensitivities, probabilities = keys.pop("sensitivities"), keys.pop("probabilities")
-    return {
-        "standard_deviation": keys.pop("sigma"),
-        "sensitivities": tuple(sensitivities),
-        "sampling_probs": tuple(probabilities),
-    }
+    return {"standard_deviation": keys.pop("sigma"), "sensitivities": tuple(sensitivities), "sampling_probs": tuple(probabilities)}
 
 
 def _tree_keys(event: EventTree, change: RecordChange) -> Keys:

@@ -35,10 +35,7 @@ ASSUMED = (
 # Note for the accountant gdp, which uses a central limit theorem.
 APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."
 # Comments in a written pipeline file, by key.
-COMMENTS = {
-    "adjacency": "the adjacency of Opacus's accountants",
-    "noise_multiplier": "relative to max_grad_norm",
-}
+COMMENTS = {"adjacency": "the adjacency of Opacus's accountants", "noise_multiplier": "relative to max_grad_norm"}
 COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
 
 
