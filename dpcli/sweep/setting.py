@@ -161,7 +161,8 @@ def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], find
     if not is_list:
         findings.add("DP003", place, "a list of values", shown(values))
         return ()
-    if not values or any(value in values[:index] for index, value in enumerate(values)):
+    typed = [(type(value) is bool, value) for value in values]  # in Python, true equals 1
+    if not values or any(value in typed[:index] for index, value in enumerate(typed)):
         findings.add("DP004", place, "one or more different values", "a repeated value" if values else "an empty list")
     return tuple(KeyChange(dotted, path, value, (*place, index)) for index, value in enumerate(values))
 

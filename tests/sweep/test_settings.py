@@ -318,6 +318,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             (PUBLIC + '[sweep.grid]\n"train.learning_rate" = 0.5\n', "'train.learning_rate': expected a list of values, found 0.5"),
             (PUBLIC + '[sweep.grid]\n"train.learning_rate" = []\n', "expected one or more different values, found an empty list"),
             (PUBLIC + '[sweep.grid]\n"train.hidden" = [1, 1]\n', "expected one or more different values, found a repeated value"),
+            (PUBLIC + '[sweep.grid]\n"train.learning_rate" = [1.0, true]\n', "expected a number > 0, found true"),
             (PUBLIC + '[sweep.grid]\n"privacy.delta" = [1e-6]\n', "expected train.KEY or mechanism.NAME.KEY"),
             (PUBLIC + '[sweep.grid]\n"mechanism.sdg.steps" = [1]\n', "expected train.KEY or mechanism.NAME.KEY"),
             (PUBLIC + '[sweep.grid]\n"train.data" = ["a.csv"]\n', "expected a key that may differ between the runs of a sweep"),
