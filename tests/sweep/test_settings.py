@@ -418,6 +418,12 @@ def test_dry_run_prints_the_points_and_loads_no_torch(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def test_one_point_is_not_several(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(PUBLIC.replace("[1.0, 8.0]", "[8.0]").replace("repeats = 2", "repeats = 1"))
+    out = dpcli("sweep", "tiny.toml", "--dry-run", folder=tmp_path).out
+    assert "1 point, 1 run each, 1 in all" in out.replace("\n", " ")
+
+
 def test_the_document_of_a_search_hides_how_many_trials_there_are(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(PRIVATE)
     out = dpcli("sweep", "tiny.toml", "--dry-run", folder=tmp_path).out

@@ -137,8 +137,9 @@ def _amount(plan: SweepPlan) -> str:
     """Return the number of points and runs in words."""
     points = len(plan.variants)
     if plan.trials is not None:
-        return f"a private search among {points:,} settings, a secret random number of trials"
-    return f"{points:,} points, {plan.repeats:,} runs each, {points * plan.repeats:,} in all"
+        return f"a private search among {points:,} setting{'s' * (points > 1)}, a secret random number of trials"
+    runs = f"{plan.repeats:,} run{'s' * (plan.repeats > 1)} each"
+    return f"{points:,} point{'s' * (points > 1)}, {runs}, {points * plan.repeats:,} in all"
 
 
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
