@@ -126,8 +126,9 @@ def from_dp_event(
 
     Returns:
         A pipeline with the noise of the event, relative to C, the bound on the values of one record. Under replace-one a record moves a sum
-        by 2 C. PLDAccountant uses 2 C too; RdpAccountant uses C, so that its epsilon is smaller. A number that must be converted, such as
-        noise_parameter, is rounded in its last digits towards less noise.
+        by 2 C. PLDAccountant uses 2 C too; RdpAccountant uses C, so that its epsilon is smaller. Only a DiscreteGaussianDpEvent states the
+        sensitivity of its function, which depends on the adjacency already. A number that must be converted, such as noise_parameter, is
+        rounded in its last digits towards less noise.
 
     Raises:
         InputError: No mechanism type corresponds to the event (NonPrivateDpEvent, UnsupportedDpEvent, SampledWithReplacementDpEvent,
