@@ -50,7 +50,6 @@ class PostgresQueries:
 
     Args:
         url: postgresql://user@host/database#name, with the name of the count.
-        identity: Fingerprint of the fitted system.
         total: Number of answers that may be granted in all.
         new: Whether to make the count if there is none. If False, a missing count is an error.
         seconds: Longest wait for locks and answers of the server, in seconds.

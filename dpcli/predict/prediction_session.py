@@ -135,7 +135,6 @@ def begin_session(
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
-        command: Name of the command, for the ledger.
         ledger: Ledger to charge; None if there is none.
         resume: Whether to continue the session in the folder.
         moved, place: As in `AnswerCount.open`, for every count.
@@ -168,7 +167,6 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
     If earlier states of both files are restored, this function does not detect it.
 
     Args:
-        path: File of answers.
         last: Number of the last answer in it, from 1; 0 if there is none.
     """
     if last > budget.taken():

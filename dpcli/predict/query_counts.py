@@ -60,9 +60,7 @@ class Count:
     """The state of the count of one fitted system.
 
     Attributes:
-        identity: Fingerprint of the system.
         total: Number of answers that may be granted in all.
-        taken: Number of answers that have been granted.
     """
 
     identity: str
@@ -105,7 +103,6 @@ class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
     Args:
-        run: Id of the run.
         total: Number of answers that may be granted in all.
         count_name: Name of the count in the ledger.
     """

@@ -114,7 +114,6 @@ class SqliteQueries:
     """The count in the file at `path`, which must exist. Only `create` makes such a file.
 
     Args:
-        path: Path of the file.
         identity: Identity of the session whose queries are counted.
         total: Number of queries that may be granted in all.
         moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.

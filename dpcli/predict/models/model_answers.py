@@ -29,7 +29,6 @@ class LanguageModel(Protocol):
     """A causal language model.
 
     Attributes:
-        vocabulary: Number of tokens in its vocabulary.
         context: Largest number of tokens in a context. A longer context is never cut.
     """
 
@@ -122,9 +121,6 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
 
     The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as
     the model may reuse its array for the next answer.
-
-    Args:
-        place: Beginning of every message.
 
     Raises:
         InputError: If the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.

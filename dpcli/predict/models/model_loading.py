@@ -32,7 +32,6 @@ def language_model(
         name: A folder, a name that transformers knows, or module:function written by the user. The function returns a LanguageModel, a
             torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of such a model and its vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
-        path: Path of the dpcli file.
         table: Name of its table that has the keys `model` and `tokenizer`, for messages.
         tuning: Parameters with which shards fine-tune a torch module; None if they do not. A LanguageModel of the user ignores them.
         device: torch device for a torch module. A LanguageModel of the user ignores it.
@@ -208,7 +207,6 @@ def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
 
     Args:
         row: (vocabulary,) log-probabilities of the tokens.
-        place: File and key of the model, for the message.
     """
     if isinstance(vocabulary, PretrainedVocabulary):
         return
@@ -220,7 +218,6 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
     Args:
-        path: Path of the dpcli file.
         table: Name of its table that has the key `tokenizer`, for messages.
 
     Raises:

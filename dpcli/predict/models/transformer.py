@@ -46,9 +46,7 @@ class Transformer:
     """A public language model of torch, which can be fine-tuned by adapters.
 
     Attributes:
-        vocabulary: Number of tokens in the vocabulary.
         context: Largest number of tokens in a context.
-        path: Path of the dpcli file, for messages.
         tuning: Parameters of fine-tuning; None if the model is not fine-tuned.
         start: Token that stands for an empty context. None if the model has no such token; an empty context is then refused.
     """

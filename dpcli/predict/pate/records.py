@@ -66,7 +66,6 @@ def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple
     """Return the records of a source, and all of its arrays by name. Raises InputError if they cannot be used.
 
     Args:
-        key: Key of [pate] that names the source, for messages.
         extra: Names of further arrays to read.
     """
     place = f"{path}: pate.{key}"

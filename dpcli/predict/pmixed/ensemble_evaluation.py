@@ -93,8 +93,6 @@ class Evaluation:
         epsilon, delta: Guarantee of the file.
         tokens: Number of tokens of the test text on which losses are measured.
         ways: Methods of using the private texts, with their perplexities.
-        axis: Parameter of the ablation; None if there is no ablation.
-        points: Points of the ablation.
     """
 
     plan: PmixedPlan
@@ -174,9 +172,7 @@ class EvaluationSetup:
     """The settings that all measurements share.
 
     Attributes:
-        records: Records of the test text.
         public_losses: Losses of the public model on these records.
-        epsilon, delta: Epsilon and delta of the file.
     """
 
     plan: PmixedPlan

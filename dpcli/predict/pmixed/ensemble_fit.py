@@ -56,7 +56,6 @@ class FitOutcome:
     """The outcome of a fit.
 
     Attributes:
-        folder: Folder of the models.
         resumed: Number of models that an earlier call had made.
     """
 

@@ -29,7 +29,6 @@ class Published:
     Attributes:
         order: Renyi order, a whole number >= 2.
         rate: Probability with which each model is drawn.
-        queries: Number of queries in all.
         epsilon, delta: Guarantee that is claimed for all queries together.
     """
 

@@ -45,7 +45,6 @@ def labelled_texts(
 
     Args:
         path: Path of the file with [prompt].
-        key: Key of [prompt] that names the source.
         rows: Rows of the source that may be read; all rows if None.
 
     Raises:

@@ -62,13 +62,8 @@ class PromptOutcome:
     """The outcome of a session. Everything in it may be published.
 
     Attributes:
-        run: Id of the session's run.
-        charged: Whether a ledger was charged.
-        queries: Number of queries that have been counted.
-        texts: Number of different public texts to label.
         answered: Number of these texts that got a label.
         waiting: Number of texts that have no result, as no query or answer was left.
-        student: The chosen prompt.
         prompt: Text of that prompt, with {text} in place of the text to label.
         accuracy: Accuracy of the student's prompt and of a prompt without demonstrations, on labelled texts that are declared public.
             None if the file names no such texts.
@@ -99,7 +94,6 @@ def vote_and_teach(
 
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
-        resume, moved: Whether --resume and --moved were given.
         report: Function that is called after each text with the numbers of texts done and of all texts.
         stream: Source of the noise; the operating system if None.
 
@@ -152,9 +146,6 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
     """Raise InputError if a text is empty, or too long for the model even without a demonstration.
 
     The check precedes the charge, so that a session does not fail after it has used some of its queries.
-
-    Args:
-        place: File and key of the texts, for the message.
     """
     for number, text in enumerate(texts, 1):
         if not labeller.fits(shape.prompt((), text)):
@@ -193,12 +184,7 @@ def _outcome(
     labeller: Labeller,
     public: list[Demonstration],
 ) -> PromptOutcome:
-    """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used.
-
-    Args:
-        queries: Number of queries that have been counted.
-        texts: Number of different public texts to label.
-    """
+    """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used."""
     prompt, shape = plan.prompt, shape_of(plan.prompt)
     answered = [Demonstration(text, label) for text, label in released if label is not None]
     student = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
@@ -260,9 +246,6 @@ class VoteTranscript:
 
     An incomplete last line, which a crash may leave, is removed from the file.
 
-    Args:
-        labels: Number of labels.
-
     Raises:
         InputError: If a complete line of the file is not an answer.
     """
@@ -293,7 +276,6 @@ class VotingSession:
     Attributes:
         budget: Durable count of the queries.
         answers: Durable count of the answers; None if the entry does not limit them.
-        stream: Source of the noise.
     """
 
     aggregator: Aggregator

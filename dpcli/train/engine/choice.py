@@ -104,10 +104,6 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
 def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
     """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
 
-    Args:
-        few: A few synthetic examples.
-        expected: Sums of the loop.
-
     Raises:
         Unsuitable: A norm or a sum differs, or an example changes the norm of another. The message names the parameter if a sum differs.
     """
@@ -205,7 +201,6 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     they have the same distribution, so one assignment that passes is enough.
 
     Args:
-        batch: A few synthetic examples.
         seed: Seed of the random numbers that the model draws.
         tolerance: Largest difference due to rounding between an example in a batch and the same example alone.
         doubt: Reason why the program could not be followed; None if it was followed. A program that was not followed may process some of
@@ -260,8 +255,6 @@ class TracedRows:
 
     Attributes:
         trace: Outputs of each module, by its name.
-        rows: Rows of the records.
-        count: Number of records in the batch.
     """
 
     trace: Trace

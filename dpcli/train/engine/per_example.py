@@ -213,11 +213,7 @@ class ClippedGradients:
             self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
-        """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation.
-
-        Args:
-            draw: Function that draws synthetic examples.
-        """
+        """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation."""
         self.choose_among(draw, CANDIDATES)
 
     def choose_among(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:

@@ -55,7 +55,6 @@ class Sample:
     """The sample of one step, with the source of the step's noise.
 
     Attributes:
-        records: Indices of the sampled records.
         noise: Noise of the stage to which the step belongs.
         expected_batch: Public number by which the noisy sum is divided.
     """

@@ -48,7 +48,6 @@ class Replayed:
     """The claims of a file about a step, and a function that replays steps to test them.
 
     Attributes:
-        declared: Claims of the file.
         replay: Function of a number and a random generator. It returns the steps with the record and the steps without it.
         unseen: Sentences about properties that replays do not test.
         steps: Number of steps of the shortest replay.
@@ -114,11 +113,8 @@ def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.r
     The noise is scaled to the noise of the first entry, because one standard deviation is declared for all entries.
 
     Args:
-        plan: Plan of the file.
-        stage: Stage to replay.
         first: First stage of the first entry.
         case: Number of the case, modulo the number of CASES.
-        rng: Random generator.
     """
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
@@ -143,7 +139,6 @@ class _World:
     """A dataset with the record or without it.
 
     Attributes:
-        record: Index of the record.
         change: Function that changes the numbers of the record before the steps.
         present: Whether the dataset contains the record.
     """

@@ -46,7 +46,6 @@ class Description:
     """The description of a run in `folder`.
 
     Attributes:
-        folder: Folder of the run.
         version: Version of dpcli that wrote the description.
         run: Key of the run in the ledger.
         model: Facts about the model. Together with [train], they suffice to build it again.
@@ -54,7 +53,6 @@ class Description:
         guarantee: Guarantee as the function `guarantee` returns it. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
         ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
-        metrics: Metrics on public data.
         origin: Folder of the training file, relative to `folder`.
     """
 
@@ -217,9 +215,7 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
     """Return the guarantee of a run that has ended, as JSON values. Its epsilon is an unrounded upper bound; None if it was not private.
 
     Args:
-        plan: Plan of the run.
         repeated: Portions of steps that may have been taken twice. They are counted twice.
-        private: Whether the run was private.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
     assert account.winner is not None  # every file of a plan has an accountant

@@ -76,7 +76,6 @@ def correlated_sampler(
     record therefore takes part in at most max_participations steps, which are at least min_separation steps apart.
 
     Args:
-        spec: Mechanism with correlated noise.
         dataset_size, stream, records: As in `sampler`.
 
     Raises:
@@ -182,7 +181,6 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
     The accountant needs this, because it prices a pass like one step on all records.
 
     Args:
-        population: The actual and the declared number of records.
         size: Number of places, which is the declared number of records.
         count: Number of batches. Their numbers of places differ by at most one.
         stream: Source of the random order.

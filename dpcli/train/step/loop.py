@@ -43,7 +43,6 @@ class WeightAverage:
     t / (t + 9), so that the average soon forgets the first weights.
 
     Attributes:
-        model: Model with the weights.
         decay: Largest decay, which the file declares.
         values: Averages by parameter name; empty before the first step of a new run.
     """
@@ -84,10 +83,8 @@ class AdaptiveNorm:
     """The clipping norm C of adaptive clipping, which changes after each step.
 
     Attributes:
-        clip: Clipping style that holds C.
         count_noise: Standard deviation of the noise on the count of unclipped examples, in examples.
         expected_batch: Public number by which the noisy count is divided.
-        stream: Source of the noise on the count.
     """
 
     clip: Adaptive
@@ -112,7 +109,6 @@ def first_step_std(spec: Spec, count_noise: float | None) -> float:
     """Return the standard deviation of the noise of the first step, in units of C. This noise is independent in each number.
 
     Args:
-        spec: Mechanism that the entry declares.
         count_noise: Noise on the count of adaptive clipping; None for other clipping styles.
     """
     if count_noise is not None:
@@ -171,19 +167,13 @@ class Trainer:
     """DP-SGD on one model and its records.
 
     Attributes:
-        model: Model that is trained.
-        gradients: Engine that computes clipped sums.
-        optimizer: Optimizer of the trained parameters.
         records: Tensors whose first dimension counts the records, or the units if units are sampled.
         rate: Function of a step's number, counted from 0, that returns the learning rate relative to the declared one; None if the caller's
             program sets it.
         physical: Number of records in a micro-batch, which are in memory at once. The sum depends on it only by rounding.
-        step: Number of steps taken so far.
         adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is drawn in units of C.
-        ranks: Processes of the run.
         average: Moving average of the weights; None if the file does not ask for it.
         before_sums: Function that is called before each sum over private records, to charge for them.
-        shapes: Shapes of the trained parameters, by name.
         base_rates: Declared learning rate of each group of parameters; empty if `rate` is None.
     """
 
@@ -220,7 +210,6 @@ class Trainer:
         Args:
             until: Number of the last step, counted from 1.
             batches: Samples of record indices, drawn as the accountant assumes. A step is also taken for an empty sample.
-            noise: Noise of the steps.
             expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
             after: Function that is called after each step with the number of the step.
             stop_asked: Function that is called before each step and returns whether to stop there.
@@ -295,7 +284,6 @@ class Trainer:
         """Return the clipped sum of a micro-batch.
 
         Args:
-            rows: Indices of the records.
             checked_row: Row of the record that is also computed alone. There is no check if the row is outside of the micro-batch.
 
         Raises:

@@ -50,10 +50,6 @@ class Prepared:
     """A plan with its data and a trainer that is ready to take steps.
 
     Attributes:
-        plan: Plan of the run.
-        problem: Model, loss and records.
-        trainer: Trainer that takes the steps.
-        streams: Sources of random numbers.
         canaries: Canaries of an audit; None if there are none. A canary record is among the problem's records if its coin toss selected it.
         buffers: Copies of the model's buffers at the start.
         constants: Names of the constant tensors that the user's own program reads. They are known after the rehearsal.
@@ -71,7 +67,6 @@ class Prepared:
         """Take the remaining steps of a stage. Noise and samples are drawn afresh.
 
         Args:
-            stage: Stage of the plan.
             after: Function that is called with the number of each step after the step.
             stop_asked: Function that returns whether to stop. It is called before each step.
 
@@ -195,10 +190,6 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
     """Read the data, build the model, and restore the state of `saved` if it is given.
 
     Args:
-        plan: Plan of the run.
-        streams: Sources of random numbers.
-        ranks: Processes of the run.
-        saved: Saved state of a resumed run.
         folder: Folder of the run, which stores the canaries of an audit.
 
     Raises:

@@ -272,7 +272,6 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     selection, which is a second change.
 
     Args:
-        units: Owner of each record.
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
 
     Raises:

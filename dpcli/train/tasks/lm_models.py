@@ -55,8 +55,6 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     """Return the model that [train] names, without dropout. Only its trained parameters require a gradient.
 
     Args:
-        train: [train] table.
-        path: Path of the training file.
         adapter: Low-rank adapter to train; None to train all weights or a soft prompt.
 
     Raises:
@@ -150,7 +148,6 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
     The files are adapter_config.json and adapter_model.safetensors.
 
     Args:
-        model: Trained model.
         base: Folder or name of the frozen model, as in the training file.
         folder: Folder to write to.
     """

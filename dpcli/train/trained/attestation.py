@@ -161,8 +161,6 @@ class Verification:
     """The comparison of an attestation with a run.
 
     Attributes:
-        folder: Folder of the run.
-        file: File of the attestation.
         problems: Differences in words; empty if the attestation matches the run.
         signed: Whether the attestation has signatures, which dpcli does not check.
         claimed: Guarantee that the attestation states.

@@ -98,9 +98,7 @@ class ModelEvaluation:
     """The metrics of a model on a source of data.
 
     Attributes:
-        description: Description of the run.
         metrics: Metrics, the most important one first.
-        source: Source of the data.
         declared: Whether the training file declares the data public.
     """
 
@@ -114,7 +112,6 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """Return the metrics of a run's model, the most important one first.
 
     Args:
-        run: Folder of the run.
         source: Source of labelled data: "digits", a file or module:function. None for the data that the training file declares public.
 
     Raises:
