@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
-LONGEST_IDENTITY = 200  # largest number of characters of a fingerprint; those of dpcli are shorter
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # Statements contain this warning if no ledger counts the answers.
 RESTORED = (
@@ -101,12 +100,8 @@ def open_queries(
 
     Raises:
         LedgerError: If the count is missing, locked, damaged or a copy, belongs to another session, or has another total.
-        InputError: If the place cannot be read, or `identity` or `total` is not valid.
+        InputError: If the place cannot be read, or `total` is not valid.
     """
-    if not (identity.isascii() and identity.isprintable() and 1 <= len(identity) <= LONGEST_IDENTITY):
-        raise InputError(
-            f"identity: expected a fingerprint of at most {LONGEST_IDENTITY} printable characters, found {identity[:60]!a}"
-        )
     require_count(total, "total")
     if place.startswith(POSTGRES):
         budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(

@@ -166,7 +166,7 @@ class WritingSession:
         if self.turns and all(turn.spent for turn in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
-        number = self.budget.take().first
+        number = self.budget.take()
         batch = self.plan.batch(number)
         turns = self.turns[batch] if self.turns else None
         if turns is not None and not turns.open_bar(stream):

@@ -29,6 +29,8 @@ from dpcli.predict.prediction_session import (
 from dpcli.predict.prompt.demonstrations import (
     Demonstration,
     Shape,
+    Student,
+    best_student,
     labelled_texts,
     prompt_that_fits,
     shape_of,
@@ -37,7 +39,6 @@ from dpcli.predict.prompt.demonstrations import (
 from dpcli.predict.prompt.labellers import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan
 from dpcli.predict.prompt.prompt_teachers import prompt_teachers
-from dpcli.predict.prompt.student_prompt import Student, best_student
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import Session, commit
@@ -303,7 +304,7 @@ class VotingSession:
             if count is not None and count.taken() == count.total:
                 count.take()  # raises Denied
         counts = votes()
-        number = self.budget.take().first
+        number = self.budget.take()
         label = None
         if self.aggregator.reached(counts.largest, self.stream)[0]:
             if self.answers is not None:
