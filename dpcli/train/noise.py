@@ -270,22 +270,12 @@ def _independent(spec: GaussianSpec, bound: float, stream: Stream) -> Noise:
     return Independent(spec.noise_multiplier * bound, stream)
 
 
-def _tree(spec: TreeSpec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of a binary tree."""
-    return Tree(spec.noise_multiplier * bound, stream, spec.iterations)
-
-
 def _toeplitz(spec: ToeplitzSpec, bound: float, stream: Stream) -> Noise:
     """Return the noise of a banded Toeplitz encoder."""
     all_coefficients = square_root(spec.bands or 1) if spec.coefficients is None else np.array(spec.coefficients)
     column = all_coefficients[: spec.iterations]
     columns = np.broadcast_to(column, (spec.iterations, len(column)))
     return Banded(columns, spec.noise_multiplier * bound, stream)
-
-
-def _banded(spec: BandedSpec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of a banded encoder."""
-    return Banded(_columns(spec), spec.noise_multiplier * bound, stream)
 
 
 def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise:
@@ -297,9 +287,9 @@ def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise
 # Functions that return the noise, by the type of the mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
-    TreeSpec: _tree,
+    TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.iterations),
     ToeplitzSpec: _toeplitz,
-    BandedSpec: _banded,
+    BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),
     BufferedToeplitzSpec: _buffered,
 }
 

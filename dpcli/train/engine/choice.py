@@ -42,13 +42,11 @@ Trace = dict[str, list[Tensor]]
 Build = Callable[[nn.Module, Loss, Batch], Method]
 
 
-def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
-    """Return the method that uses vmap."""
-    return Vectorised(model, loss)
-
-
 # The methods that are tried, the fastest first.
-CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.after_probe), ("vmap", vectorised))
+CANDIDATES: tuple[tuple[str, Build], ...] = (
+    ("book-keeping", BookKeeping.after_probe),
+    ("vmap", lambda model, loss, batch: Vectorised(model, loss)),
+)
 
 
 def modes(model: nn.Module) -> bytes:

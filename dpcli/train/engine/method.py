@@ -69,11 +69,7 @@ class Method(Protocol):
         """Return the same method for another model, of which this method's model is a copy."""
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """Yield the gradients of consecutive parts of the batch.
-
-        Raises:
-            Unsuitable: The method does not apply to the model.
-        """
+        """Yield the gradients of consecutive parts of the batch. Raises Unsuitable if the method does not apply to the model."""
 
 
 def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -146,7 +147,66 @@ def return_memory() -> None:
 
 
 @dataclass(slots=True)
-class ClippedGradients:
+class CheckedSums(ABC):
+    """An engine that computes clipped sums of a program, after a rehearsal in which the program is checked.
+
+    Attributes:
+        mode: Modes of the modules at the last rehearsal; None before it.
+        program: Verdict of that rehearsal on the program.
+        form: Form of the records of that rehearsal.
+    """
+
+    model: nn.Module
+    loss: Loss
+    clip: Clip
+    mode: bytes | None = field(default=None, init=False)
+    program: Program | None = field(default=None, init=False)
+    form: object = field(default=None, init=False)
+
+    def __call__(self, batch: Batch) -> Sums:
+        """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
+        if not size(batch):
+            return zero(trained_parameters(self.model))
+        self.ready(batch)
+        return self.sums(batch)
+
+    def ready(self, batch: Batch) -> None:
+        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
+        if self.mode != modes(self.model) or self.form != form(batch):
+            self.rehearse(draws_like(batch))
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
+
+        Raises:
+            InputError: The norms of the two gradients differ.
+        """
+        if not size(batch):
+            return self(batch)
+        self.ready(batch)
+        return sums_with_check(self, batch, row)
+
+    @property
+    def numbers(self) -> NumberKind:
+        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
+        return KINDS[0] if self.program is None else self.program.numbers
+
+    @property
+    @abstractmethod
+    def method(self) -> Method:
+        """Return the method of the sums. It processes one example at a time until the rehearsal."""
+
+    @abstractmethod
+    def sums(self, batch: Batch) -> Sums:
+        """Return the clipped sums of a batch that is not empty and for which there was a rehearsal."""
+
+    @abstractmethod
+    def rehearse(self, draw: Draw) -> None:
+        """Check the program on synthetic examples, which `draw` draws, for the present modes of the modules."""
+
+
+@dataclass(slots=True)
+class ClippedGradients(CheckedSums):
     """A function that returns the sum over the examples of a batch of their clipped gradients.
 
     Args:
@@ -174,28 +234,14 @@ class ClippedGradients:
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """
 
-    model: nn.Module
-    loss: Loss
-    clip: Clip
     choice: MethodChoice | None = field(default=None, init=False)
-    mode: object = field(default=None, init=False)
-    program: Program | None = field(default=None, init=False)
-    form: object = field(default=None, init=False)
     description: str = field(default="not chosen yet", init=False)
     step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
 
-    def __call__(self, batch: Batch) -> Sums:
-        """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
-        if not size(batch):
-            return zero(trained_parameters(self.model))
-        self.ready(batch)
-        return self.sums(batch)
-
     def sums(self, batch: Batch) -> Sums:
-        """Return the clipped sums of a batch that is not empty and for which there was a rehearsal."""
         parameters, batch = trained_parameters(self.model), make_contiguous(batch)
         try:
             return clipped_sums(self.method.parts(batch), self.clip, parameters)
@@ -206,11 +252,6 @@ class ClippedGradients:
                 raise
             self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: it fails on some batches",))
             return clipped_sums(self.method.parts(batch), self.clip, parameters)
-
-    def ready(self, batch: Batch) -> None:
-        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
-        if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
-            self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation."""
@@ -256,13 +297,7 @@ class ClippedGradients:
 
     @property
     def method(self) -> Method:
-        """Return the method of the sums. It processes one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
-
-    @property
-    def numbers(self) -> NumberKind:
-        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
-        return KINDS[0] if self.program is None else self.program.numbers
 
     def settle(self) -> None:
         """Update the description of the method. The caller has processed a batch of synthetic records, which may have changed it."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import Binomial, different, order, subset
@@ -160,11 +160,6 @@ def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator
     return cycle(_shuffled(population, size, length, stream))
 
 
-def _none(scheme: Unsampled, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield all records in each step."""
-    return (np.arange(population.records) for _ in repeat(None))
-
-
 def _population(dataset_size: int | None, records: int | None) -> Population:
     """Return the population. `records` defaults to `dataset_size`. Raises InputError if neither number is given."""
     count = dataset_size if records is None else records
@@ -229,5 +224,5 @@ SAMPLERS: dict[str, Callable[..., Iterator[Indices]]] = {
     "balls-in-bins": _balls_in_bins,
     "shuffle": _shuffle,
     "cyclic": _cyclic,
-    "none": _none,
+    "none": lambda scheme, population, stream: (np.arange(population.records) for _ in repeat(None)),  # all records in each step
 }
