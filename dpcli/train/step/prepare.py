@@ -198,34 +198,25 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
-    optimization = Optimization(partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps))
-    return assemble(plan, problem, optimization, streams, ranks, saved, folder)
-
-
-@dataclass(frozen=True, slots=True)
-class Optimization:
-    """The optimizer that uses the noisy gradient, and the schedule of its learning rate.
-
-    Attributes:
-        make: Function that returns an optimizer of a model's trained parameters.
-        rate: Function of a step's number, counted from 0, that returns the step's learning rate relative to the declared one. None if the
-            user's program sets the learning rate.
-    """
-
-    make: Callable[[nn.Module], torch.optim.Optimizer]
-    rate: Callable[[int], float] | None
+    make_optimizer, rate = partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps)
+    return assemble(plan, problem, make_optimizer, rate, streams, ranks, saved, folder)
 
 
 def assemble(
     plan: TrainingPlan,
     problem: Learning,
-    optimization: Optimization,
+    make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    rate: Callable[[int], float] | None,
     streams: Streams,
     ranks: Ranks,
     saved: Checkpoint | None,
     folder: str,
 ) -> Prepared:
     """Return a problem with its trainer, in the state of `saved` if it is given. The other arguments are those of `prepare`.
+
+    Args:
+        make_optimizer: Function that returns an optimizer of a model's trained parameters.
+        rate: As in `Trainer`.
 
     Raises:
         InputError: The problem, the optimizer or the state do not fit the plan.
@@ -242,7 +233,7 @@ def assemble(
         width = sum(parameter.numel() for parameter in trained_parameters(model).values())
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
-    optimizer = optimization.make(model)
+    optimizer = make_optimizer(model)
     _broadcast_weights(model, ranks)
     if saved is not None:
         _restore(saved, model, optimizer)
@@ -254,7 +245,7 @@ def assemble(
         gradients=gradients,
         optimizer=optimizer,
         records=problem.records,
-        rate=optimization.rate,
+        rate=rate,
         physical=train.physical_batch_size,
         step=0 if saved is None else saved.step,
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
