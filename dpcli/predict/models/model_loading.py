@@ -44,8 +44,9 @@ def language_model(
 
     if ":" not in name:
         require("torch", "transformers", "safetensors")
-        pretrained = _pretrained(name, path, table)
-        return _wrapped(pretrained, path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
+        from dpcli.train.tasks.lm_models import causal_model
+
+        return _wrapped(causal_model(name, path, table), path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
     built = result(name, path)
     model, vocabulary = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if tokenizer is not None:
@@ -87,20 +88,6 @@ def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
             f"{model.context}), found {len(prompt)}; prompts are never cut"
         )
     require_ids(prompt, model.vocabulary, "prompt: ")
-
-
-def _pretrained(name: str, path: str, table: str) -> Any:
-    """Return a causal language model of transformers in float32. Raises InputError if it cannot be loaded, or lacks weights."""
-    import torch
-
-    from dpcli.train.tasks.lm_library import library, pretrained
-
-    load = library("transformers").AutoModelForCausalLM.from_pretrained
-    model, report = pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
-    if report["missing_keys"]:
-        absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise InputError(f"{path}: {table}.model: expected all weights of a causal language model; missing: {absent}")
-    return model
 
 
 def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: str) -> Transformer:

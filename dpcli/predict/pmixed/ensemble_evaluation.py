@@ -15,13 +15,12 @@ from dpcli.predict.models.model_answers import LanguageModel, on_private
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.pmixed.ensemble_fit import as_fitted
-from dpcli.predict.pmixed.fitted_models import fitted_models
 from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, train_privately, typical_norm
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published
-from dpcli.predict.pmixed.shard_models import cut_records, private_texts, shard_texts, teach_shards, tuning_processes
+from dpcli.predict.pmixed.shard_models import cut_records, fitted_models, private_texts, shard_texts, teach_shards, tuning_processes
 from dpcli.predict.pmixed.token_losses import Perplexity, SampledMode, ensemble_losses, losses, perplexity
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
