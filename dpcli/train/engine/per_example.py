@@ -179,7 +179,7 @@ class CheckedSums(ABC):
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
         Raises:
-            InputError: The norms of the two gradients differ.
+            InputError: The norms of the two gradients differ, so the program combines records.
         """
         if not size(batch):
             return self(batch)
@@ -202,7 +202,15 @@ class CheckedSums(ABC):
 
     @abstractmethod
     def rehearse(self, draw: Draw) -> None:
-        """Check the program on synthetic examples, which `draw` draws, for the present modes of the modules."""
+        """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the method of computation in words."""
 
 
 @dataclass(slots=True)
@@ -300,7 +308,7 @@ class ClippedGradients(CheckedSums):
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def settle(self) -> None:
-        """Update the description of the method. The caller has processed a batch of synthetic records, which may have changed it."""
+        # The caller has processed a batch of synthetic records, which may have changed the method.
         self.description = str(self.choice)
 
     def describe(self) -> str:

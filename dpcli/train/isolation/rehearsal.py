@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, no_validation_by_default, per_example_losses, trained_parameters
+from dpcli.train.engine.method import Loss, no_validation_by_default, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
@@ -30,6 +30,9 @@ from dpcli.train.isolation.kept_state import state
 from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, double, drawn_as, has_floats, scale_numbers
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
+
+if TYPE_CHECKING:
+    from dpcli.train.engine.per_example import CheckedSums
 
 BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
@@ -184,28 +187,7 @@ def copy_of(model: nn.Module) -> nn.Module:
         ) from None
 
 
-class SumEngine(Protocol):
-    """A function that computes clipped sums of a program that was checked before."""
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    @property
-    def loss(self) -> Loss: ...
-
-    @property
-    def program(self) -> Program | None: ...
-
-    @property
-    def clip(self) -> Clip: ...
-
-    @property
-    def method(self) -> Method: ...
-
-    def __call__(self, batch: Batch, /) -> Sums: ...
-
-
-def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
+def sums_with_check(engine: CheckedSums, batch: Batch, row: int) -> Sums:
     """Return the sums of a batch, after a comparison of one example's gradient norm in the batch with its norm alone.
 
     The comparison is skipped for a method that differentiates each example separately.
@@ -234,7 +216,7 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
+def norm_alone(engine: CheckedSums, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
     """Return the gradient norm of one example, computed alone and with the given random numbers."""
     parameters = trained_parameters(engine.model)
     with dense_embeddings(engine.model), replayed_draws(draws, part) if draws else nullcontext():
@@ -252,7 +234,7 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
     return float(unclipped_norms((gradients, 1), clip, parameters)[0])
 
 
-def agree(engine: SumEngine, alone: float, norm_in_batch: float) -> bool:
+def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
     """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50.
 
     Two norms that are not finite agree, and one agrees with a finite norm that is nearly as large as the largest number.

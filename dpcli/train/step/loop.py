@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,15 +24,17 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.random.streams import Stream, normals
 from dpcli.train.engine.batches import Batch, take
-from dpcli.train.engine.clip import Adaptive, Clip, gradient_noise_multiplier
+from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.sums import Sums
-from dpcli.train.isolation.synthetic_records import Draw, NumberKind
 from dpcli.train.noise import Noise, first_weight
 from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import called_on_records
+
+if TYPE_CHECKING:
+    from dpcli.train.engine.per_example import CheckedSums
 
 
 @dataclass(slots=True)
@@ -132,36 +134,6 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
 Samples = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
-class Gradients(Protocol):
-    """An engine that computes the clipped sums of batches."""
-
-    @property
-    def clip(self) -> Clip: ...
-
-    def __call__(self, batch: Batch) -> Sums:
-        """Return the sum of the gradients of a batch, each clipped to an L2 norm of at most clip.bound."""
-
-    def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, as a call does. In some steps, check the gradient of the record `row` against its gradient computed alone.
-
-        Raises:
-            InputError: The two gradients differ, so the program combines records.
-        """
-
-    @property
-    def numbers(self) -> NumberKind:
-        """Return the kind of floating-point numbers of synthetic records on which the program runs. The rehearsal finds it."""
-
-    def rehearse(self, draw: Draw) -> None:
-        """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
-
-    def settle(self) -> None:
-        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
-
-    def describe(self) -> str:
-        """Return the method of computation in words."""
-
-
 @dataclass(slots=True)
 class Trainer:
     """DP-SGD on one model and its records.
@@ -178,7 +150,7 @@ class Trainer:
     """
 
     model: nn.Module
-    gradients: Gradients
+    gradients: CheckedSums
     optimizer: torch.optim.Optimizer
     records: Batch
     rate: Callable[[int], float] | None = lambda step: 1.0
@@ -265,7 +237,7 @@ class Trainer:
             self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
-        """Return the clipped sum of a sample. One random record is offered to the engine's check, `Gradients.checked`.
+        """Return the clipped sum of a sample. One random record is offered to the engine's check, `CheckedSums.checked`.
 
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
