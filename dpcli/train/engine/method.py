@@ -135,11 +135,9 @@ class Unsuitable(Exception):
 Pieces = Mapping[str, Callable[[], Piece]]
 
 
-class Formula(Protocol):
-    """A formula for the gradients of a family of layers."""
-
-    def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-        """Return the pieces of the parameters, given the inputs (B, ...) and the gradient of the summed losses at the output (B, ...)."""
+# A formula for the gradients of a family of layers. It returns the pieces of the parameters, given the module, its inputs (B, ...) and the
+# gradient of the summed losses at its output (B, ...).
+Formula = Callable[[nn.Module, Tensor, Tensor], Pieces]
 
 
 @dataclass(frozen=True, slots=True)
