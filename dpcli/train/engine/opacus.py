@@ -24,10 +24,11 @@ from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, trained_parameters, wide
-from dpcli.train.engine.per_example import CheckedSums, refuse
+from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, empty_gradients
+from dpcli.train.isolation.checked_sums import CheckedSums
 from dpcli.train.isolation.rehearsal import check_isolation
 from dpcli.train.isolation.synthetic_records import Draw, drawn_as
 from dpcli.train.torch_internals import BatchNorm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,13 +16,12 @@ from torch.nn.parameter import is_lazy
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
-from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Loss, Method, full_precision, trained_parameters
-from dpcli.train.engine.sums import Sums, clipped_sums, zero
+from dpcli.train.engine.method import Method, full_precision, trained_parameters
+from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import check_isolation, sums_with_check
-from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, drawn_as, draws_like
-from dpcli.train.isolation.traced_program import Program
+from dpcli.train.isolation.checked_sums import CheckedSums, sums_with_check
+from dpcli.train.isolation.rehearsal import check_isolation
+from dpcli.train.isolation.synthetic_records import Draw, drawn_as
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
 # One example is also processed alone in each of the first ALWAYS_CHECKED steps, and later in a step with probability 1 / CHECKED_EVERY. On
@@ -144,73 +142,6 @@ def return_memory() -> None:
     """Return freed memory to the operating system. Only glibc can do so; with other C libraries the process keeps the memory."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-@dataclass(slots=True)
-class CheckedSums(ABC):
-    """An engine that computes clipped sums of a program, after a rehearsal in which the program is checked.
-
-    Attributes:
-        mode: Modes of the modules at the last rehearsal; None before it.
-        program: Verdict of that rehearsal on the program.
-        form: Form of the records of that rehearsal.
-    """
-
-    model: nn.Module
-    loss: Loss
-    clip: Clip
-    mode: bytes | None = field(default=None, init=False)
-    program: Program | None = field(default=None, init=False)
-    form: object = field(default=None, init=False)
-
-    def __call__(self, batch: Batch) -> Sums:
-        """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
-        if not size(batch):
-            return zero(trained_parameters(self.model))
-        self.ready(batch)
-        return self.sums(batch)
-
-    def ready(self, batch: Batch) -> None:
-        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
-        if self.mode != modes(self.model) or self.form != form(batch):
-            self.rehearse(draws_like(batch))
-
-    def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
-
-        Raises:
-            InputError: The norms of the two gradients differ, so the program combines records.
-        """
-        if not size(batch):
-            return self(batch)
-        self.ready(batch)
-        return sums_with_check(self, batch, row)
-
-    @property
-    def numbers(self) -> NumberKind:
-        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
-        return KINDS[0] if self.program is None else self.program.numbers
-
-    @property
-    @abstractmethod
-    def method(self) -> Method:
-        """Return the method of the sums. It processes one example at a time until the rehearsal."""
-
-    @abstractmethod
-    def sums(self, batch: Batch) -> Sums:
-        """Return the clipped sums of a batch that is not empty and for which there was a rehearsal."""
-
-    @abstractmethod
-    def rehearse(self, draw: Draw) -> None:
-        """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return the method of computation in words."""
 
 
 @dataclass(slots=True)

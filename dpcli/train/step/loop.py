@@ -34,7 +34,7 @@ from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import called_on_records
 
 if TYPE_CHECKING:
-    from dpcli.train.engine.per_example import CheckedSums
+    from dpcli.train.isolation.checked_sums import CheckedSums
 
 
 @dataclass(slots=True)
