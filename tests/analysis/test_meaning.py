@@ -106,7 +106,7 @@ def test_both_directions_count() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(pipelines())
 def test_trade_offs_are_convex_non_increasing_symmetric_and_never_beat_guessing(stated: Pipeline) -> None:
     curve = profile(stated, np.linspace(0.0, 4.0, 33))
