@@ -42,6 +42,9 @@ MOST_USERS = 10**10
 USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_USERS, (("minimum", 1), ("maximum", MOST_USERS)))
 FIRST_Z = 1e-3  # least z at which rho is computed
 RHO_RATIO = 1.1  # ratio of neighbouring z
+MOST_ORDERS = 100  # number of z at which K is computed at a time
+LEAST_EPSILON = 1e-9  # least local epsilon that is amplified
+ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, as 1 - rate needs digits; a smaller one is an upper bound too
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def _rho(loss: ClonesLoss) -> float:
     last = 2.0 * loss.epsilon / first
     number = math.ceil(math.log(max(last, 1.0) / FIRST_Z) / math.log(RHO_RATIO)) + 1
     z = np.asarray(FIRST_Z * RHO_RATIO ** np.arange(number, dtype=float))
-    k = _clones(loss).cgf(z)
+    k = np.concatenate([_clones(loss).cgf(part) for part in np.array_split(z, math.ceil(number / MOST_ORDERS))])
     slopes = np.diff(k) / np.diff(z)
     depths = np.maximum(slopes * z[:-1] - k[:-1], 0.0)
     at = np.clip((depths + np.sqrt(depths * (depths + slopes))) / slopes, z[:-1], z[1:])
@@ -150,28 +153,28 @@ class Shuffled(Mechanism):
     def approx_dp(self, delta: float) -> float:
         """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, as all reports may happen to be equal."""
         pure = Pure(self.epsilon).approx_dp(delta)
-        if delta <= 0.0 or pure == 0.0 or self._hardly_hidden():
+        if delta <= 0.0 or pure == 0.0 or self._unamplified():
             return pure
         return min(pure, single_epsilon_upper(self._loss(), math.log(delta), min(pure, 1.0)))
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""
         pure = Pure(self.epsilon).zcdp()
-        return pure if self._hardly_hidden() else min(pure, _rho(self._loss()))
+        return pure if self._unamplified() else min(pure, _rho(self._loss()))
 
     def losses(self) -> tuple[PrivacyLoss]:
-        return Pure(self.epsilon).losses() if self._hardly_hidden() else (self._loss(),)
+        return Pure(self.epsilon).losses() if self._unamplified() else (self._loss(),)
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the count of one category. It is a mechanism that the keys allow, at every order."""
-        return None if self._hardly_hidden() else ReportCount(self.users, self.epsilon, self.categories)
+        return None if self._unamplified() else ReportCount(self.users, self.epsilon, self.categories)
 
     def _loss(self) -> ClonesLoss:
         return ClonesLoss(self.users, self.epsilon, self.rate)
 
-    def _hardly_hidden(self) -> bool:
-        """Return whether the shuffler has no clone among which to hide a report, except with a probability far too small to count."""
-        return self.users == 1 or self.epsilon > FURTHEST
+    def _unamplified(self) -> bool:
+        """Return whether the cost of a report alone is used: there is hardly a clone, or the local epsilon is tiny."""
+        return self.users == 1 or not LEAST_EPSILON <= self.epsilon <= FURTHEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +236,7 @@ class ShuffledReportsSpec(StatedSpec):
     def stated(self) -> Shuffled:
         e0 = self.local_epsilon
         rate = math.exp(-e0) if self.randomizer == "any" else 2.0 * math.exp(-e0) / (1.0 + math.exp(-e0))
-        return Shuffled(self.users, e0, rate, self.categories or 2)
+        return Shuffled(self.users, e0, min(rate * (1.0 - 1e-15), ALMOST_ALL), self.categories or 2)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return the mechanism under the neighbouring relation. Raises InputError under add-remove."""

@@ -40,8 +40,9 @@ BIN_RATIO = 1.002  # ratio of the distances from the mean at which the bins beyo
 MERGED = 0.01  # standard deviations that a run of merged counts is wide
 MERGED_REACH = 30.0  # standard deviations from the mean up to which counts are shown
 FACTORIALS = 64  # numbers up to which the correction of Stirling's formula is tabulated
-CORRECTIONS = np.array(  # log n! - (n log n - n + log(2 pi n) / 2), and 0 at n = 0
-    [0.0] + [math.lgamma(n + 1.0) - (n * math.log(n) - n + 0.5 * math.log(2.0 * math.pi * n)) for n in range(1, FACTORIALS + 1)]
+CORRECTIONS = (  # log n! - (n log n - n + log(2 pi n) / 2), and 0 at n = 0
+    0.0,
+    *(math.lgamma(n + 1.0) - (n * math.log(n) - n + 0.5 * math.log(2.0 * math.pi * n)) for n in range(1, FACTORIALS + 1)),
 )
 
 
@@ -49,8 +50,8 @@ def clone_pair(users: int, epsilon: float, rate: float) -> ChordPair:
     """Return a pair that dominates the shuffled reports of `users` users. It has no infinite loss.
 
     users: number of users, from 1 to about 10^10.
-    epsilon: the local epsilon, in nats, at most 300.
-    rate: the probability that another user's report is a clone, or less.
+    epsilon: the local epsilon, in nats, from about 1e-12 to 300.
+    rate: the probability that another user's report is a clone, or less; below 1.
 
     Epsilons of the pair are at most about 1e-4, relative, above those of the exact pair, down to a delta of about 1e-30.
     """
@@ -86,14 +87,18 @@ def counted_pair(users: int, epsilon: float, categories: int) -> tuple[ChordPair
     spend(2.0 * (high - low))
     counts = np.arange(low, high + 1, dtype=float)
     starts = np.arange(0, len(counts), max(1, int(MERGED * deviation)))
-    ratio = math.exp(epsilon) * counts / users + (categories - 1.0) * s / (1.0 - s) * (users - counts) / users
+    odds = math.exp(epsilon) + (categories - 2.0)  # (1 - s) / s
+    ratio = (math.exp(epsilon) * counts + (categories - 1.0) / odds * (users - counts)) / users
+    excess = math.expm1(epsilon) * (counts - (users - counts) / odds) / users  # P/Q - 1, with all digits near 0
     log_terms = _log_binomial(users, s, counts)
-    log_q = _sums(log_terms, starts)
-    log_p, log_q = _sums(log_terms + np.log(ratio), starts) - INFLATED, log_q - INFLATED
-    losses = log_p - log_q
+    log_q = _sums(log_terms, starts) - INFLATED
+    shares = np.exp(log_terms - np.repeat(log_q, np.diff(np.append(starts, len(counts)))) - INFLATED)  # of the run
+    ratio, excess = np.add.reduceat(shares * ratio, starts), np.add.reduceat(shares * excess, starts)
+    losses = np.where(ratio < 0.5, np.log(ratio), np.log1p(np.maximum(excess, -0.5)))
     failed = max(1.0 - math.fsum(np.exp(log_q).tolist()), INFLATED / 2.0)  # the loss of a failure is 0
     place = int(np.searchsorted(losses, 0.0))
-    losses, log_p = np.insert(losses, place, 0.0), np.insert(log_p, place, math.log(failed))
+    log_p = np.insert(log_q + losses, place, math.log(failed))
+    losses = np.insert(losses, place, 0.0)
     return ChordPair(losses, log_p, -math.inf), ChordPair(-losses[::-1], (log_p - losses)[::-1], -math.inf)
 
 
@@ -198,7 +203,7 @@ def _correction(numbers: Array) -> Array:
     """Return the correction of Stirling's formula for n!, or 0 at n = 0."""
     n = np.maximum(numbers, 1.0)
     series = (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * n * n)) / (n * n)) / n
-    return np.asarray(np.where(numbers > FACTORIALS, series, CORRECTIONS[np.minimum(numbers, FACTORIALS).astype(int)]))
+    return np.asarray(np.where(numbers > FACTORIALS, series, np.array(CORRECTIONS)[np.minimum(numbers, FACTORIALS).astype(int)]))
 
 
 def _split(losses: Array, log_p: Array, grid: Array, log_mass: Array) -> None:
