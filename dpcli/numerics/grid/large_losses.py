@@ -20,8 +20,8 @@ have a loss above c, and every term has a tilt that suits it.
    the loss too: by 4e-16 for each unit of its slope times (|x| + s), and of itself. So the true curve at eps lies between
    the computed ones at eps + slip and eps - slip.
 4. Outcomes with |x| > X have the P-mass 2 Phi(s - X) at most, and are left out: delta is at most that much larger for each step.
-5. Numbers k whose term is negligible are left out. Chernoff's bound on them is added to the upper bound. It is computed on a coarse lattice,
-   whose pair dominates too. The numbers beyond MOST_LARGE are a sum with falling ratios, bounded by a geometric one.
+5. Numbers k whose term is negligible are left out. Chernoff's bound on them is added to the upper bound. It is computed on a coarse
+   lattice, whose pair dominates too. The numbers beyond MOST_LARGE are a sum with falling ratios, bounded by a geometric one.
 
 Everything that only decides how narrow the bounds are, such as c and the tilts, comes from the coarse lattice.
 """
@@ -40,7 +40,7 @@ from dpcli.numerics.grid.composed_losses import edge
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import TINY, Lattice
-from dpcli.numerics.logspace import log_factorials, log_peak, log_sum
+from dpcli.numerics.logspace import log_peak, log_sum
 from dpcli.numerics.mixture import Mixture
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import hold, remaining, spend
@@ -62,7 +62,11 @@ MOST_CELLS = 1 << 19  # most cells of the fine lattice
 MOST_POINTS = 1 << 21  # most points of a transform
 ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
 MOST_WORK, SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
-DEVIATIONS, ORDER, NEGLIGIBLE = 10.0, 9.0, -32.0  # window in standard deviations, and the order and aim of Chernoff's bound on the rest
+DEVIATIONS, ORDER, NEGLIGIBLE = (
+    10.0,
+    9.0,
+    -32.0,
+)  # window in standard deviations, and the order and aim of Chernoff's bound on the rest
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
 LIKELY = 0.2  # epsilon is searched within this share of its estimate
 
@@ -148,8 +152,8 @@ def cells_of(loss: SampledLoss, farthest: float, spacing: float, start: int, siz
 class Division(NamedTuple):
     """What the coarse lattice shows at one epsilon.
 
-    cut: index of the first large cell. numbers: for each kind of step, how many losses are large; one row for each term. tilts: their tilts.
-    log_omitted: log of Chernoff's bound on the other terms at tilt 0 of epsilon, and their tilts.
+    cut: index of the first large cell. numbers, tilts: for each term, how many losses of each kind of step are large, and its tilt.
+    omitted: the tilts of the other terms, and logarithms of Chernoff's bounds on them without the factor e^{-t epsilon}.
     """
 
     cut: int
@@ -204,7 +208,8 @@ class Survey:
         terms = cells.log_mass + t * losses + np.log1p(cells.share * np.expm1(t * cells.spacing))
         ends = [0, *self.cuts.tolist()]
         parts = [
-            log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf) for i, j in zip(ends, [*ends[1:], len(losses)], strict=True)
+            log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf)
+            for i, j in zip(ends, [*ends[1:], len(losses)], strict=True)
         ]
         each = np.stack(parts, axis=1)
         return np.logaddexp.accumulate(each, axis=1)[:, :-1], np.logaddexp.accumulate(each[:, ::-1], axis=1)[:, ::-1][:, 1:]
@@ -319,8 +324,11 @@ def _log_lower(curve: GridCurve, epsilon: float) -> float:
     low, high = (np.searchsorted(distance, sign * widths, side="right") for sign in (-1.0, 1.0))
     low = np.maximum(low - 1, 0)  # one more point on either side, as the ends are rounded
     high = np.minimum(high + 1, len(weights))
-    mass = sums[high] - sums[low] + 1e-12 * float(sums[-1]) + (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(
-        t1 * (widths + 2.0 * lattice.spacing)
+    mass = (
+        sums[high]
+        - sums[low]
+        + 1e-12 * float(sums[-1])
+        + (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(t1 * (widths + 2.0 * lattice.spacing))
     )
     value = _beyond(curve, epsilon) * (1.0 - 1e-12) - (beyond + curve.slack + float(heights @ mass)) * (1.0 + 1e-9)
     return lattice.log_scale - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
@@ -330,7 +338,11 @@ def _parts(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int],
     """Return the lattices of one term, with how often each is added. numbers: how many losses of each kind are large."""
     parts = []
     for (each, n), k in zip(cells, numbers, strict=True):
-        parts += [(each.lattice(first, end, tilt), copies) for first, end, copies in ((0, cut, n - k), (cut, len(each.share), k)) if copies]
+        parts += [
+            (each.lattice(first, end, tilt), copies)
+            for first, end, copies in ((0, cut, n - k), (cut, len(each.share), k))
+            if copies
+        ]
     return parts
 
 
@@ -365,7 +377,7 @@ def _curve(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int],
 
 
 def _refinement(survey: Survey, division: Division, epsilon: float) -> int:
-    """Return into how many cells of the fine lattice a coarse cell is divided: as many as WIDTH asks for, or as the work allows; 0 for none."""
+    """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0."""
     ranges = []
     for numbers, tilt in zip(division.numbers, division.tilts, strict=True):
         low, high, _ = _window(_parts(survey.cells, division.cut, numbers, tilt), epsilon)
@@ -377,7 +389,9 @@ def _refinement(survey: Survey, division: Division, epsilon: float) -> int:
     return min(math.ceil(survey.spacing / spacing), int(most)) if most < math.inf else 0
 
 
-def large_losses(losses: Sequence[tuple[object, int]], log_delta: float, epsilon: float | None = None) -> tuple[LargeLosses, float] | None:
+def large_losses(
+    losses: Sequence[tuple[object, int]], log_delta: float, epsilon: float | None = None
+) -> tuple[LargeLosses, float] | None:
     """Return bounds on delta near the epsilon at which it is about e^log_delta, and that epsilon; None if the method does not apply.
 
     epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
