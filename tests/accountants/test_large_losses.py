@@ -81,7 +81,7 @@ def test_the_interval_by_a_lattice_in_long_doubles(kind: type[SampledGaussian], 
         coarse, fine = (log_delta_on_lattice(setting, bound.upper, cells) for cells in (CELLS, 2 * CELLS))
         exact = (4.0 * fine - coarse) / 3.0
         assert fine >= setting[-1] - 0.005, (seed, setting, bound, fine)  # the lattice's pair dominates
-        # A third of the difference remains where most of a step's mass lies within a cell or two. log delta falls by hundreds up to epsilon.
+        # A third of the difference remains where most of the mass lies within a cell or two. log delta falls by hundreds up to epsilon.
         assert exact <= setting[-1] + 0.4 * (coarse - fine) + 0.005, (seed, setting, bound, coarse, fine)
 
 

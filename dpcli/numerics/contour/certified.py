@@ -5,6 +5,7 @@ Every interval holds by its own certificate, so their intersection holds too. Th
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
 1. The number of participations (apart.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
+   For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
    alone does not reach epsilon.
 4. Contours with a small Gaussian loss added (smoothed.py).

@@ -16,9 +16,11 @@ have a loss above c, and every term has a tilt that suits it.
    most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, as m is a sum of growing exponentials. On the panel D grows by at
    least 2 r D'(middle) e^{-r s}, and by at most the value of m (1 - e^-h) at its end. So |D| is at most 36 m (1 - e^-h). The Gauss rule
    with 4 points errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum (outcomes.py), which is below 3e-10 of the panel's P-mass.
-3. Such an error of all masses is a relative error of the curve. An error of a share by a moves the loss by at most 2 a h. Rounding moves
-   the loss too: by 4e-16 for each unit of its slope times (|x| + s), and of itself. So the true curve at eps lies between
-   the computed ones at eps + slip and eps - slip.
+3. Such an error of all masses is a relative error of the curve. The shares are raised by more than their error, which moves mass up: that
+   is the error of the quadrature, and the rounding of a loss divided by 1 - e^-h. So the upper curve stays one. The loss of a cell as one
+   outcome, which the lower curve needs, becomes too large by at most twice the raise times e^h - 1. An outcome that rounding puts into the
+   neighbouring cell counts as one at the point between them, and its loss is wrong by the rounding there. With `slip` for both, the true
+   curve at eps lies between the computed ones at eps + slip and eps - slip.
 4. Outcomes with |x| > X have the P-mass 2 Phi(s - X) at most, and are left out: delta is at most that much larger for each step.
 5. Numbers k whose term is negligible are left out. Chernoff's bound on them is added to the upper bound. It is computed on a coarse
    lattice, whose pair dominates too. The numbers beyond MOST_LARGE are a sum with falling ratios, bounded by a geometric one.
@@ -93,7 +95,7 @@ class Cells(NamedTuple):
     """A step's losses on a lattice. Cell i lies between the losses (start + i) spacing and (start + i + 1) spacing.
 
     log_mass, share: logarithms of the P-masses, and the shares of them at the upper ends. slip: a bound on how far a loss was moved by
-    rounding and by the errors of the shares.
+    rounding and by raising the shares.
     """
 
     spacing: float
@@ -142,11 +144,13 @@ def cells_of(loss: SampledLoss, farthest: float, spacing: float, start: int, siz
     log_mass[cell[first]] = top + np.log(total)
     shares[cell[first]] = np.add.reduceat(mass * share, 4 * first) / total
     inside = np.abs(x) < farthest
-    missed = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
+    misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
     largest = spacing * max(abs(start), abs(start + size))
     slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
-    slip = missed + ROUNDING * (slope * (farthest + reach) + largest) + 2.0 * MASS_ERROR * spacing
-    return Cells(spacing, start, log_mass, shares, slip)
+    rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
+    raised = MASS_ERROR - rounding / math.expm1(-spacing)
+    slip = rounding + 2.0 * raised * math.expm1(spacing)
+    return Cells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
 
 
 class Division(NamedTuple):
