@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 ANCHOR = "dpcli/anchor/v1"  # value of "schema" in an anchor file
 CACHED_COSTS = 1_000  # number of different runs whose costs are cached; it limits the memory
+# Largest numbers of characters of a version of dpcli and of a fault in a finding. Whoever writes an entry chooses its texts, and an entry
+# that acknowledges the finding has to hold them.
+LONGEST_VERSION, LONGEST_PROBLEM = 40, 1_000
 SLACK = Decimal("1.000000001")  # factor by which costs may differ, as two versions of dpcli may compute different last digits
 
 
@@ -301,13 +304,13 @@ class Prices:
 
         A charge whose cost cannot be computed is a problem as well.
         """
-        place = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        place = f'entry {entry.row.seq} ("{entry.key}", dpcli {str(entry.content.get("dpcli"))[:LONGEST_VERSION]})'
         try:
             problem = " and ".join(_problems_of_charge(self, entry))
         except Exception as error:  # a forged run can cause any error
             problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
         if problem:
-            yield f"{place}: {problem}"
+            yield f"{place}: {problem[:LONGEST_PROBLEM]}"
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
         """Return the cost of a run by amount, from the cache if it is known. Raises as `LedgerTerms.price`. Errors are not cached."""

@@ -7,14 +7,16 @@ import json
 import pytest
 
 from dpcli.base.errors import LedgerError
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.grammar import LONGEST_ENTRY
 from dpcli.ledger.stores.places import init, open_ledger, upgrade
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cases import VECTORS
 from tests.ledger.conftest import ON_BOTH, Database, Place
 from tests.ledger.entries.versions import restore
-from tests.ledger.filters.setting import DATASET, charge, terms
-from tests.ledger.postgres.people import by
+from tests.ledger.filters.setting import DATASET, TABLES, charge, terms
+from tests.ledger.postgres.people import by, by_hand, signed
 
 
 def acknowledge(place: Place, finding: str, *, why: str = "the board knows") -> tuple[int, str]:
@@ -67,3 +69,20 @@ def test_only_an_administrator_answers_and_only_after_an_upgrade(database: Datab
     with by(database, "ada", dataset="visits") as ada:
         ada.acknowledge("a finding that is none", "it changes nothing")
         assert (verify(ada).problems, verify(ada).acknowledged) == ((), ())
+
+
+@pytest.mark.long
+def test_no_finding_is_too_long_to_be_answered(database: Database) -> None:
+    """A spender who writes past dpcli chooses the texts that the finding repeats, up to the size of an entry."""
+    init(database.url, DATASET, terms()).close()
+    sam = by(database, "sam", "dpcli_spender")
+    false = {"privacy": TABLES["privacy"], "mechanism": [{"name": "counts", "type": "unknown"}]}
+    cost = {"epsilon": "0", "delta": "0"}
+    content = {"kind": "spend", "key": "sam//k", "pipeline": false, "delta": "0.0", "cost": cost}
+    entry = {**signed(sam, content, "sam"), "dpcli": ""}
+    entry["dpcli"] = "\u00e9" * ((LONGEST_ENTRY - len(canonical(entry))) // len("\\u00e9"))
+    by_hand(database, "sam", canonical(entry))
+    with by(database, "ada") as ada:
+        (finding,) = verify(ada).problems
+        assert acknowledge(database, finding)[0] == 0
+        assert verify(ada).problems == ()
