@@ -126,8 +126,8 @@ def quota(
 def rate(ledger: str, dataset: str | None, per_day: int, why: str, **output: Any) -> int:
     """Limit how many entries without a cost each login may append to LEDGER in a day, so that nobody fills the log for the others.
 
-    These entries count: charges of cost 0, cancelled reservations, counts of answers, proposals and withdrawals. What costs budget is never
-    limited, nor are the start and the commit of a reserved run. A request that was denied leaves no entry and does not count. A request
+    These entries count: charges below 1e-6 in every amount, cancelled reservations, counts of answers, proposals and withdrawals. What
+    costs more is never limited, nor are the start and the commit of a reserved run. A request that was denied leaves no entry and does not count. A request
     beyond the rate is refused (exit code 4).
 
     Only a database has a rate, and only the role dpcli_admin may set it. A file cannot tell logins apart.

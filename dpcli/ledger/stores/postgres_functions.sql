@@ -683,11 +683,12 @@ BEGIN
   END IF;
 END $$;
 
--- Whether an entry that a spender may append costs nothing. A start and a commit are made once for each reservation, and do not count.
+-- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
+-- once for each reservation, and do not count.
 CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
-    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric > 0)
+    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
 $$;
 
 -- How many of these a login may append in a day: what the last entry that sets a rate says, or the usual number.
