@@ -112,11 +112,17 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     return Verified(state.head.seq, computed, state.head, still_open, (*notes, *_notes_on_store(ledger)), acknowledged)
 
 
-def acknowledge(ledger: Ledger, finding: str, why: str, progress: Callable[[int, int], None] | None = None) -> Receipt:
-    """Record the answer to a finding, after a verification that has this finding, word for word.
+def acknowledge(
+    ledger: Ledger,
+    finding: str,
+    why: str,
+    progress: Callable[[int, int], None] | None = None,
+    expires: str | None = None,
+) -> Receipt:
+    """Record the answer to a finding, after a verification that has this finding, word for word. In a two-person ledger, propose it.
 
     Raises:
-        InputError: The verification has no such finding that is not acknowledged, or the reason is missing.
+        InputError: The verification has no such finding that is not acknowledged, or as `Ledger.acknowledge`.
         LedgerError: As `verify`, if the dataset has moved, and if the entry cannot be written.
     """
     ledger.state().refuse_moved()
@@ -130,7 +136,7 @@ def acknowledge(ledger: Ledger, finding: str, why: str, progress: Callable[[int,
             f"FINDING: expected a line of dpcli budget verify, word for word, found {finding[:60]!a}; open findings: "
             f"{len(result.problems)}{'' if not result.problems else ', the first: ' + visible_text(result.problems[0])[:300]}"
         )
-    return ledger.acknowledge(text, why)
+    return ledger.acknowledge(text, why, expires)
 
 
 def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
