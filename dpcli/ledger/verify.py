@@ -36,7 +36,6 @@ CACHED_COSTS = 1_000  # number of different runs whose costs are cached; it limi
 # Largest numbers of characters of a version of dpcli and of a fault in a finding. Whoever writes an entry chooses its texts, and an entry
 # that acknowledges the finding has to hold them.
 LONGEST_VERSION, LONGEST_PROBLEM = 40, 1_000
-SLACK = Decimal("1.000000001")  # factor by which costs may differ, as two versions of dpcli may compute different last digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
         yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
         return
     for name, value in amounts.read(entry.content["caps"]).items():
-        if name not in sound or value > sound[name] * SLACK:
+        if name not in sound or value > sound[name] * amounts.SLACK:
             cap = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
             yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
@@ -370,7 +369,7 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
         return
     for name, value in cost.items():
         paid = charged.get(name, Decimal(0))
-        if value > paid * SLACK:
+        if value > paid * amounts.SLACK:
             least = "at least " if run.least else ""
             yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
 
