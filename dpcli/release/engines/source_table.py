@@ -126,7 +126,7 @@ class Values:
         value = self._deciding(window, layers)
         if window.block_part == "value":
             return value.sql
-        return layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
+        return layers.bind(Term(layers.dialect.first_day("week", value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""

@@ -9,28 +9,36 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.release.data_source import Column
-from dpcli.release.engines.dialects import DatePartName, ScalarType
+from dpcli.release.engines.conversions import converted_text
+from dpcli.release.engines.dialects import DatePartName, Period, ScalarType
 from dpcli.release.expressions.scalars import (
     NUMBERS,
     Scalar,
+    absolute,
     change_case,
+    character_count,
     column,
     common_type,
     compose,
     date_part,
     decimal,
     decimal_arithmetic,
+    first_day,
     first_true,
     integer,
     literal,
+    matches_pattern,
+    text_of,
     to_decimal,
     whole_arithmetic,
+    whole_number,
+    without_spaces,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +47,9 @@ if TYPE_CHECKING:
 LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of characters of an expression, and of nested parts
 GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
-    "columns, literals, comparison, and, or, not, between, in, is null, case when, coalesce, nullif, + - * / // %, lower, upper, substr, "
-    "and year, quarter, month, week, day, dayofyear, dayofweek, isodow or extract of a date"
+    "columns, literals, comparison, and, or, not, between, in, like, is null, case when, coalesce, nullif, least, greatest, cast, "
+    "+ - * / // %, abs, floor, ceil, lower, upper, trim, substr, length, and year, quarter, month, week, day, dayofyear, dayofweek, "
+    "isodow, extract or date_trunc of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
 LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
@@ -252,10 +261,34 @@ def _read_boolean(reader: SqlReader, node: exp.Expr) -> Scalar:
     return literal("true" if node.this else "false", "boolean")
 
 
-def _read_date(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """Return a date that is written as date '2020-01-31'. All other casts are refused."""
-    if node.args["to"].sql() != "DATE" or not _is_text(node.this):
-        raise reader.refusal(node)
+def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return a value converted to another type; null where a text has no conversion.
+
+    A text is read as in a csv file. A decimal is not converted, because databases round differently, and write the digits differently.
+    """
+    to = CAST_TYPES.get(node.args["to"].sql())
+    if to == "date" and _is_text(node.this):
+        return _date_literal(reader, node)
+    if to is None:
+        raise reader.refusal(node, f"a cast to {', '.join(map(str.lower, CAST_TYPES))}")
+    value = reader.scalar(node.this)
+    if value.type == to:
+        return value
+    if value.type == "text":
+        return converted_text(value, to)
+    convert = CASTS.get((value.type, to))
+    if convert is None:
+        hint = "; floor or ceil rounds it" if (value.type, to) == ("decimal", "integer") else ""
+        raise reader.refusal(node, f"a cast that every engine does alike, not of {value.type} to {to}{hint}")
+    return convert(value)
+
+
+def _truth_as_integer(value: Scalar) -> Scalar:
+    return first_true([value, compose("boolean", "(NOT {0})", value)], [integer(1), integer(0)])
+
+
+def _date_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return a date that is written as date '2020-01-31'. Raises InputError if there is no such day."""
     try:
         value = date.fromisoformat(node.this.this)
     except ValueError:
@@ -293,6 +326,29 @@ def _read_in(reader: SqlReader, node: exp.Expr) -> Scalar:
         raise reader.refusal(node, "literals in the list of in")
     places = ", ".join(f"{{{place}}}" for place in range(1, len(values) + 1))
     return compose("boolean", f"({{0}} IN ({places}))", value, *values)
+
+
+def _like_reader(ignores_case: bool) -> Read:
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        if not _is_text(node.expression):
+            raise reader.refusal(node.expression, "a pattern in quotes after like")
+        matching = matches_pattern(reader.of_type(node.this, "text"), node.expression.this, ignores_case)
+        return compose("boolean", "(NOT {0})", matching) if node.args.get("negate") else matching
+
+    return read
+
+
+def _extreme_reader(function: str) -> Read:
+    """Return a reader of least or greatest, which leave out nulls."""
+
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        values = reader.comparable(node, node.this, *node.expressions)
+        if values[0].type not in (*NUMBERS, "date"):
+            raise reader.refusal(node, f"numbers or dates in {function}")
+        places = ", ".join(f"{{{place}}}" for place in range(len(values)))
+        return compose(common_type(values), f"{function}({places})", *values)
+
+    return read
 
 
 def _read_is_null(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -361,6 +417,22 @@ def _read_minus(reader: SqlReader, node: exp.Expr) -> Scalar:
     return decimal_arithmetic("-", decimal(0.0), value)
 
 
+def _read_absolute(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return absolute(reader.of_type(node.this, *NUMBERS))
+
+
+def _whole_number_reader(function: Literal["floor", "ceil"]) -> Read:
+    return lambda reader, node: whole_number(reader.of_type(node.this, *NUMBERS), function)
+
+
+def _read_trim(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return without_spaces(reader.of_type(node.this, "text"))
+
+
+def _read_length(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return character_count(reader.of_type(node.this, "text"))
+
+
 def _case_reader(upper: bool) -> Read:
     return lambda reader, node: change_case(reader.of_type(node.this, "text"), upper)
 
@@ -389,6 +461,7 @@ def _date_part_meaning(part: DatePartName) -> NodeMeaning:
 
 
 PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
+PERIODS: tuple[Period, ...] = ("year", "quarter", "month", "week")
 
 
 def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -399,9 +472,34 @@ def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     return date_part(part, reader.of_type(node.expression, "date"))
 
 
+def _read_first_day(reader: SqlReader, node: exp.Expr) -> Scalar:
+    unit = node.args["unit"]
+    name = str(unit.this).lower() if _is_a(unit, "Var") or _is_text(unit) else ""
+    period = next((period for period in PERIODS if period == name), None)
+    if period is None:
+        raise reader.refusal(node, f"date_trunc of {', '.join(PERIODS)}")
+    return first_day(period, reader.of_type(node.this, "date"))
+
+
 # Names that sqlglot gives to the parts of a node with one operand, and with two.
 ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+# The types of a cast, as sqlglot writes them, and the conversions of what is no text.
+CAST_TYPES: dict[str, ScalarType] = {
+    "INT": "integer",
+    "BIGINT": "integer",
+    "DOUBLE": "decimal",
+    "TEXT": "text",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+}
+CASTS: dict[tuple[ScalarType, ScalarType], Callable[[Scalar], Scalar]] = {
+    ("integer", "decimal"): to_decimal,
+    ("integer", "text"): text_of,
+    ("boolean", "text"): text_of,
+    ("date", "text"): text_of,
+    ("boolean", "integer"): _truth_as_integer,
+}
 DATE_PARTS: dict[str, DatePartName] = {
     "Year": "year",
     "Quarter": "quarter",
@@ -420,15 +518,20 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Column": NodeMeaning(_read_column, ONE),
     "Literal": NodeMeaning(_read_literal, ONE | {"is_string"}),
     "Boolean": NodeMeaning(_read_boolean, ONE),
-    "Cast": NodeMeaning(_read_date, ONE | {"to"}),
+    "Cast": NodeMeaning(_read_cast, ONE | {"to"}),
+    "TryCast": NodeMeaning(_read_cast, ONE | {"to", "safe"}),
     "Paren": NodeMeaning(_read_parenthesis, ONE),
     **{name: NodeMeaning(_comparison_reader(operator), TWO) for name, operator in COMPARISONS.items()},
     "Between": NodeMeaning(_read_between, ONE | {"low", "high"}),
     "In": NodeMeaning(_read_in, ONE | {"expressions"}),
+    "Like": NodeMeaning(_like_reader(ignores_case=False), TWO | {"negate"}),
+    "ILike": NodeMeaning(_like_reader(ignores_case=True), TWO | {"negate"}),
     "Is": NodeMeaning(_read_is_null, TWO),
     "Case": NodeMeaning(_read_case, frozenset({"ifs", "default"})),
     "Coalesce": NodeMeaning(_read_coalesce, ONE | {"expressions"}),
     "Nullif": NodeMeaning(_read_nullif, TWO),
+    "Least": NodeMeaning(_extreme_reader("least"), ONE | {"expressions", "ignore_nulls"}),
+    "Greatest": NodeMeaning(_extreme_reader("greatest"), ONE | {"expressions", "ignore_nulls"}),
     "And": NodeMeaning(_connection_reader("AND"), TWO),
     "Or": NodeMeaning(_connection_reader("OR"), TWO),
     "Not": NodeMeaning(_read_not, ONE),
@@ -437,9 +540,16 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "IntDiv": NodeMeaning(_whole_division_reader("//"), TWO),
     "Mod": NodeMeaning(_whole_division_reader("%"), TWO),
     "Neg": NodeMeaning(_read_minus, ONE),
+    "Abs": NodeMeaning(_read_absolute, ONE),
+    "Floor": NodeMeaning(_whole_number_reader("floor"), ONE),
+    "Ceil": NodeMeaning(_whole_number_reader("ceil"), ONE),
+    "Trim": NodeMeaning(_read_trim, ONE),
+    "Length": NodeMeaning(_read_length, ONE),
     "Lower": NodeMeaning(_case_reader(upper=False), ONE),
     "Upper": NodeMeaning(_case_reader(upper=True), ONE),
     "Substring": NodeMeaning(_read_substring, ONE | {"start", "length"}),
     "Extract": NodeMeaning(_read_extract, TWO),
+    "DateTrunc": NodeMeaning(_read_first_day, ONE | {"unit"}),
+    "TimestampTrunc": NodeMeaning(_read_first_day, ONE | {"unit"}),
     **{name: _date_part_meaning(part) for name, part in DATE_PARTS.items()},
 }
