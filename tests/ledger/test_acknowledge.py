@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +87,19 @@ def test_no_finding_is_too_long_to_be_answered(database: Database) -> None:
         (finding,) = verify(ada).problems
         assert acknowledge(database, finding)[0] == 0
         assert verify(ada).problems == ()
+
+
+def test_an_answer_before_the_finding_is_none(tmp_path: Path) -> None:
+    """Somebody who may write a file, or an administrator past dpcli, accepts nothing in advance."""
+    with init(str(tmp_path / "ledger.db"), DATASET, terms()) as ledger:
+        charge(ledger, "cheap", "0.001")
+        (finding,) = verify(ledger).problems
+        ledger.acknowledge(finding.replace("entry 2", "entry 4"), "in advance")
+        charge(ledger, "cheap again", "0.001")
+        later = verify(ledger).problems[1]
+        ledger.acknowledge(later.replace("entry 4", "entry 6").replace("cheap again", "third"), "in advance")
+        charge(ledger, "third", "0.001")
+        third = verify(ledger).problems[2]
+        assert third == ledger.entries()[4].content["finding"] and verify(ledger).acknowledged == ()
+        ledger.acknowledge(third, "now")
+        assert verify(ledger).acknowledged == ((third, 7),)
