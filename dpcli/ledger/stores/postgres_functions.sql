@@ -863,19 +863,21 @@ END $$;
 -- The two functions that a client calls. Both run with the rights of the owner, and look at the login.
 
 -- One writer at a time: the row of the dataset stays locked until the end of the transaction; where there is none yet, whoever may open
--- one holds off all others who may. No login that may not write can lock either row.
+-- one holds off all others who may. No login that may not write can lock either row. A writer that stops between two statements (a process
+-- that was suspended) is ended before those who wait give up; a copy meanwhile waits for its origin.
 CREATE OR REPLACE FUNCTION dpcli.hold(of_dataset text, milliseconds integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   PERFORM dpcli.permit('spend');
   PERFORM dpcli.require(current_setting('fsync') = 'on', 'the server runs with fsync off: no commit would survive a power failure');
-  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '60000', true);
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '15000', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM dpcli.permit('open');
+    PERFORM set_config('idle_in_transaction_session_timeout', '60000', true);
     PERFORM FROM dpcli.format FOR UPDATE;
     PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   END IF;
