@@ -94,11 +94,6 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     return replace(answer, rows=tuple(sorted(answer.rows, key=places_of)))
 
 
-def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:
-    """Return a key that is the index of the bin of a numeric column."""
-    return GroupKey(quoted(name), None, edges)
-
-
 def stepped_key(source: Source, name: str) -> GroupKey:
     """Return a key that is the clamped value of a numeric column, in whole steps."""
     return GroupKey(quoted(name), steps=steps_of(source, name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,7 @@ from dpcli.release.data_source import Source, declared_keys_of, folder_of
 from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries
 from dpcli.sessions.charged import RUN
-from dpcli.sessions.folder import LOCK
+from dpcli.sessions.folder import LOCK, missing_folders
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 
 if TYPE_CHECKING:
@@ -216,11 +216,4 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
     """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
-    return (*files, *_missing_folders(plan.folder))
-
-
-def _missing_folders(folder: str) -> Iterator[str]:
-    """Yield the folder and each of its parents that does not exist yet."""
-    while not os.path.lexists(folder):
-        yield folder
-        folder = os.path.dirname(folder)
+    return (*files, *missing_folders(plan.folder))

@@ -150,7 +150,7 @@ class PlannedRelease(Displayed):
     @property
     def expected_errors(self) -> dict[str, str]:
         """The error of each query in words, by its name, as far as it is known without the data."""
-        return {priced.query.name: priced.query.expected_error(priced.setting) for priced in self.plan.queries}
+        return {priced.query.name: priced.expected_error for priced in self.plan.queries}
 
 
 def _cost(plan: ReleasePlan) -> str:

@@ -68,7 +68,7 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
     Raises:
         InputError: Another process has locked the folder, or it cannot be written.
     """
-    created, process = _missing_folders(folder), this_process()
+    created, process = missing_folders(folder), this_process()
     lock = _lock(folder, mode)
     try:
         yield
@@ -80,7 +80,7 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
             os.close(lock)  # this releases the lock, as the end of the process would
 
 
-def _missing_folders(folder: str) -> list[str]:
+def missing_folders(folder: str) -> list[str]:
     """Return the missing folders of a path, from the innermost to the outermost."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):

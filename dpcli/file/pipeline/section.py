@@ -15,7 +15,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, RELEASED, SECTIONS
 from dpcli.base.registry import MECHANISMS as TYPES
 from dpcli.base.values import dataclass
-from dpcli.file.keys.annotations import kind_of, members_of
+from dpcli.file.keys.annotations import idle, kind_of, members_of
 from dpcli.file.keys.kinds import Either, KeyPlace, Kind, Listed, Named, Refused
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.pipeline.gate_keys import under
@@ -76,8 +76,6 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems within each section: keys without effect, and contradictions."""
     for name in (*SECTIONS, *RELEASED):
         for place, value in _stated(name, values):
-            from dpcli.file.keys.annotations import idle
-
             yield from under(place, idle(value))
             yield from under(place, value.problems())
 

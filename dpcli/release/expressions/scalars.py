@@ -129,6 +129,11 @@ def compose(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
     return Scalar(type_, write)
 
 
+def negation(condition: Scalar) -> Scalar:
+    """Return the negation of a condition."""
+    return compose("boolean", "(NOT {0})", condition)
+
+
 def as_decimal(scalar: Scalar, layers: Layers) -> Term:
     """Return a number as SQL of type double."""
     term = scalar.write(layers)
@@ -254,8 +259,7 @@ def date_part(part: DatePartName, value: Scalar) -> Scalar:
 def text_of(value: Scalar) -> Scalar:
     """Return an integer, a boolean or a date as a text: its digits, true or false, or YYYY-MM-DD."""
     if value.type == "boolean":
-        is_false = compose("boolean", "(NOT {0})", value)
-        return first_true([value, is_false], [literal("true", "text"), literal("false", "text")])
+        return first_true([value, negation(value)], [literal("true", "text"), literal("false", "text")])
     return _by_dialect("text", lambda dialect, sql: dialect.cast(sql, "text"), value)
 
 
