@@ -167,7 +167,6 @@ def _first_success(
     """Return the text after all repairs or, if they fail together, after the first that succeeds alone; None if all fail.
 
     Args:
-        text: The text.
         repairs: Repairs, each with an object that `succeeds` needs.
         succeeds: Function that judges the new text, given the repairs that were made.
     """

@@ -187,12 +187,6 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     If max_blocks is larger, the protected unit is a whole source.unit, whose rows are bounded in the whole window. Its privacy loss is at
     most what one block is charged. Any other unit is refused if its name shows this (sessions/unit_check.py).
 
-    Args:
-        family: The blocks into which the ledger cuts the dataset.
-        window: Names of the blocks that may be read.
-        source: The [source] table.
-        place: Path of the file, for messages.
-
     Raises:
         InputError: dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the file
             computes the column itself, while a row's block must be the same in every file.

@@ -23,7 +23,6 @@ def replace_file(
 
     Args:
         path: Path of the file, which need not exist.
-        content: New content of the file.
         mode: Permissions of the file. They are exact if `fresh` is set, and otherwise reduced by the umask.
         fresh: Whether to refuse to overwrite a draft that another process left or is writing.
         last: Final check of the old file, which is called just before the replacement. If it raises an error, the old file remains.
@@ -59,11 +58,7 @@ def replace_file(
 def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
     """Lock a folder for this process within the block. A missing folder is created.
 
-    A folder that was created here and is empty at the end is removed.
-
-    Args:
-        folder: Path of the folder.
-        mode: Permissions of a folder that is created.
+    A folder that was created here and is empty at the end is removed. mode: permissions of a folder that is created.
 
     Raises:
         InputError: Another process has locked the folder, or it cannot be written.

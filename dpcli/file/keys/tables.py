@@ -271,13 +271,7 @@ def described(member: Member) -> dict[str, Any]:
 
 
 def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of a table whose keys depend on the value of one key.
-
-    Args:
-        selector: The key.
-        choices: Keys of the table for each value of `selector`.
-        default: The value that applies if `selector` is absent; None if it is required.
-    """
+    """Return the JSON Schema of a table whose keys depend on the value of one key. That key is required if it has no default."""
     cases = []
     for name, known in choices.items():
         required = [] if name == default else [selector]  # without the key, the default applies

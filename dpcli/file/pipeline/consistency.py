@@ -38,13 +38,7 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for every inconsistency.
-
-    Args:
-        tables: The tables of the file.
-        values: The top-level values that can be read.
-        findings: The collection to which the findings are added.
-    """
+    """Add a finding for every inconsistency. values: the top-level values that can be read."""
     privacy = values.get("privacy")
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     mechanisms: list[Mapping[str, Any]] = []
@@ -71,9 +65,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
     """Yield the problems of [privacy].
 
-    Args:
-        privacy: The table; None if it cannot be read.
-        has_only_queries: Whether all mechanisms come from queries, which have other keys that bound the contributions of a unit.
+    has_only_queries: whether all mechanisms come from queries, which bound the contributions of a unit by other keys.
     """
     if privacy is None:
         return

@@ -54,9 +54,7 @@ def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """Return the charges of a pipeline in the order of the file. The charges of partitions come last.
 
-    Args:
-        pipeline: The pipeline.
-        group_size: Number of units of privacy that change together.
+    group_size: number of units of privacy that change together.
 
     Raises:
         InputError: Two mechanisms have one name, a group is too large, or a mechanism has no meaning under the adjacency, the sampling or

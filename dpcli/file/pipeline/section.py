@@ -162,10 +162,7 @@ class TablePlace:
 def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
     """Yield the tables in a value of this kind. If the value is a table, it comes first.
 
-    Args:
-        kind: Kind of the value.
-        path: Dotted key of the value.
-        title: The way in which a file writes the value.
+    path: dotted key of the value. title: the way in which a file writes it.
     """
     match kind:
         case SectionTable():
@@ -184,13 +181,7 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables in a table.
-
-    Args:
-        members: Keys of the table.
-        path: Dotted key of the table.
-        title: The way in which a file writes the table.
-    """
+    """Yield the tables in a table. path and title are those of the table."""
     for name, member in members.items():
         is_array = isinstance(member.kind, Listed)
         inner_title = f"{title[:-1]}.{name}]" if is_array else f"{name} = {{ ... }} of {title}"

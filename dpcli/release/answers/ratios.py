@@ -47,9 +47,7 @@ class NoisyMean:
     def p_value(self, mean: float, nearer: float = 0.0) -> float:
         """Return an upper bound on the p-value of the hypothesis that `mean` is the true mean.
 
-        Args:
-            mean: The hypothetical mean.
-            nearer: Distance, in steps, that is subtracted from the observed difference.
+        The observed difference is first reduced by `nearer` steps.
         """
         distance = abs(self.total - mean * self.count) - nearer - 1e-15 * abs(self.total)  # allows for rounding errors
         return sum_exceeds_probability(tail_of(self.total_law), self.count_law, mean, distance)

@@ -42,7 +42,6 @@ class SqlEngine:
         """Return the exact totals by key. They include every declared key, with zeros for a key without rows.
 
         Args:
-            aggregation: The aggregation.
             secret: Key of the hash that chooses contributions. It must be new for each release.
 
         Raises:

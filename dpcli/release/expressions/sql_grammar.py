@@ -74,10 +74,6 @@ class Expressions:
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
 
-        Args:
-            text: The expression.
-            key: Key that states the expression, for messages.
-
         Raises:
             InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
         """

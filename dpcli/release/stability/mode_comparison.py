@@ -150,9 +150,6 @@ def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], conf
 
     Args:
         setting: Epsilon, delta and bounds on a unit, for every mechanism. The mechanisms that need a domain do not use delta.
-        gaps: Counts of the leading value, >= 1.
-        sizes: Sizes of the domain, >= 2.
-        confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
     """
     curves = []
     for mechanism in MECHANISMS:
