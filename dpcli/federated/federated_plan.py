@@ -31,7 +31,6 @@ class FederatedPlan(FilePlan):
     """The plan of a file with [federated].
 
     Attributes:
-        table: The [federated] table.
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
         portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.

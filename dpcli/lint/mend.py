@@ -91,8 +91,6 @@ class Repair:
     """A repair at a key: a new value, a new name, or both.
 
     Attributes:
-        mend: The description of the repair.
-        path: Path of the key.
         value: The new value; None to keep the value.
         name: The new name of the key; None to keep the name.
     """

@@ -231,7 +231,6 @@ class SteppedRange:
     """The range of a numeric column in whole steps.
 
     Attributes:
-        column: Name of the column.
         least, most: Smallest and largest number of steps.
         step: Size of a step in units of the column.
     """

@@ -41,11 +41,6 @@ class QueryAnswer:
     """The noisy answer to one query.
 
     Attributes:
-        query: Name of the query.
-        measure: Measure of the query.
-        by: Names of the key columns.
-        rows: The rows.
-        confidence: Confidence of each interval.
         covers: Sentence that says which errors the intervals cover.
         postprocessed: Descriptions of the postprocessing of the noisy numbers.
     """
@@ -64,9 +59,7 @@ class StoredAnswers:
     """The stored answers of one run.
 
     Attributes:
-        run: Key of the run.
         fingerprint: Fingerprint of the plan (see `ReleasePlan.fingerprint`).
-        answers: The answers.
         data: Path of the data; "" for a database or a table in memory.
     """
 

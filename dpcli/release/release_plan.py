@@ -36,7 +36,6 @@ class ReleasePlan(PricedFile):
     """A priced file with queries. The pipeline contains the mechanisms of the queries.
 
     Attributes:
-        source: The [source] table.
         queries: The [[query]] tables with their mechanisms.
         window: Condition on the rows that may be read; None if all may be read.
         given: Table that a program gave in place of a path or an address; None if the file names the data.
@@ -103,10 +102,8 @@ class ReleaseOutcome:
     """The answers of a release.
 
     Attributes:
-        plan: The plan of the release.
         folder: Folder in which the answers are stored.
         run: Key of the run.
-        answers: The answers, in the order of the queries.
         fresh: True if the answers were drawn now; False if they had been stored by an earlier call.
     """
 

@@ -119,11 +119,7 @@ def _dtype(values: Sequence[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRelease(Displayed):
-    """The cost and the expected errors of a release, known without any data.
-
-    Attributes:
-        plan: The plan.
-    """
+    """The cost and the expected errors of a release, known without any data."""
 
     plan: ReleasePlan = field(repr=False)
 

@@ -31,7 +31,6 @@ class Session:
     """A session and its charge.
 
     Attributes:
-        folder: Folder of the session.
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of the tables of the file on which its privacy depends.
         charged: Whether the session has a ledger.

@@ -28,7 +28,6 @@ class FilePlan:
 
     Attributes:
         accounts: Names of the fields of the class whose value is an account of the pipeline.
-        path: Path of the file.
         pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
         rows: Window of rows of the private data that may be read; None for all rows.
     """

@@ -93,7 +93,6 @@ class KeyTable:
     Attributes:
         cls: The dataclass.
         members_of: Function that returns the keys of a dataclass. It is a field and not an import, because its module imports this one.
-        takes: As in `Kind`.
     """
 
     cls: type
@@ -132,7 +131,6 @@ class SelectedTable:
         members_of: As in KeyTable.
         default: The value that applies if the key is absent; None if the key is required.
         doc: Description of the table that holds for all classes.
-        takes: As in `Kind`.
     """
 
     selector: str

@@ -33,7 +33,6 @@ class BillLine:
 
     Attributes:
         name: Name for tables.
-        mechanism: The mechanism.
         count: Number of runs that are composed.
         entries: The entries of the file for which the mechanism stands.
         parts: If the mechanism runs others on disjoint parts of the data, their lines, for one run of all parts.

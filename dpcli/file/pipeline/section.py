@@ -144,8 +144,6 @@ class TablePlace:
 
     Attributes:
         title: The way in which a file writes the table, such as [train].
-        doc: Meaning of the table.
-        members: Keys of the table.
         path: Dotted key of the table, such as train.clipping; "" for the top level of the file.
         word: Value of the selector for which the table has these keys; None if the table has no selector.
         choice: The selector with its value, such as `task = "custom"`.

@@ -44,9 +44,7 @@ class DuckDB(SqlEngine):
     """A table that is open in DuckDB.
 
     Attributes:
-        files: The files of the table.
         spill: Folder for rows that do not fit in memory.
-        connection: Connection of DuckDB.
         split: Header of a csv that is read by several threads at once; None for other files, and for a csv that is read in order.
     """
 

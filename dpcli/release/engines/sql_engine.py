@@ -19,7 +19,6 @@ class SqlEngine:
     """A table that is open in an engine.
 
     Attributes:
-        dialect: SQL dialect of the engine.
         families: Families of the engine's types, by the name of the type without parentheses.
         table: The table as [source] declares it.
         actual: The table as the engine reports it; None before the first statement.

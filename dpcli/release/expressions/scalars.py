@@ -23,7 +23,6 @@ class Term:
     """An SQL expression.
 
     Attributes:
-        sql: The expression.
         depth: Number of the innermost layer in which all of its names exist.
     """
 
@@ -45,8 +44,6 @@ class Layers:
     Each SELECT names expressions over the names of the inner SELECTs.
 
     Attributes:
-        dialect: The SQL dialect.
-        columns: The columns of the table.
         names: The names of each layer, by the SQL that they stand for.
     """
 
@@ -77,13 +74,7 @@ def fill_template(template: str, *terms: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A typed expression. Its value may be null, which is SQL's unknown for a condition.
-
-    Attributes:
-        type: Type of the value.
-        write: Function that writes the expression as SQL.
-        literal: Whether the expression is a literal.
-    """
+    """A typed expression. Its value may be null, which is SQL's unknown for a condition."""
 
     type: ScalarType
     write: Callable[[Layers], Term]

@@ -114,9 +114,7 @@ class SqlReader:
     """A reader of the nodes of one expression.
 
     Attributes:
-        expressions: The columns that the expression may name.
         key: Key that states the expression, for messages.
-        depth: Depth of the current node below the root.
     """
 
     expressions: Expressions
@@ -205,7 +203,6 @@ class NodeMeaning:
     """The meaning of one kind of node.
 
     Attributes:
-        read: Function that reads the node.
         arguments: Names of the parts that the node may have.
     """
 

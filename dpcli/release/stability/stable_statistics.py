@@ -28,7 +28,6 @@ class CountedNumbers:
 
     Attributes:
         counts: Number of rows with each whole number.
-        adjacency: Adjacency of neighbouring datasets.
         rows: Largest number of rows of one unit.
         always_one: True if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
         low, high: Declared bounds of the numbers; infinite if none are declared.
