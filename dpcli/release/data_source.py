@@ -235,7 +235,6 @@ class SteppedRange:
         step: Size of a step in units of the column.
     """
 
-    column: str
     least: int
     most: int
     step: float
@@ -305,7 +304,7 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
     assert step is not None
     least = -MOST_STEPS if column.min is None else column.steps(column.min)
     most = MOST_STEPS if column.max is None else column.steps(column.max)
-    return SteppedRange(name, least, most, step)
+    return SteppedRange(least, most, step)
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
