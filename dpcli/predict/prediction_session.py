@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
@@ -19,10 +19,10 @@ from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count
 from dpcli.sessions.charged import Session, charge, mark_counted, open_session, reason
-from dpcli.sessions.window import Resumable
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.prediction_plan import PredictionPlan
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
@@ -32,13 +32,6 @@ RESTORED = (
     "No ledger was charged. dpcli therefore cannot detect that the session's folder was restored to an earlier state and used to answer "
     "again. Protect the folder as you would protect a ledger."
 )
-
-
-class SessionPlan(Resumable, Protocol):
-    """A plan whose session has a folder."""
-
-    @property
-    def folder(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +110,7 @@ def open_queries(
 
 
 def begin_session(
-    plan: SessionPlan,
+    plan: PredictionPlan,
     command: str,
     ledger: Ledger | None,
     resume: bool,
