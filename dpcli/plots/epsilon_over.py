@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
-from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
+from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
@@ -68,7 +68,7 @@ def chart(kind: str, title: str, label: str, question: Question, varied_key: Var
         x=Axis(label, *value_span, scale="log"),
         y=Axis("epsilon", *epsilon_span, scale="log"),
         lines=(*lines, *_budget_line(account, value_span, epsilon_span)),
-        bands=tuple(band for band in bands if _is_positive(band.lower)),
+        bands=tuple(band for band in bands if all(epsilon > 0.0 for _, epsilon in band.lower)),  # as a log axis requires
         markers=_file_marker(account, epsilon_curves, varied_key),
         notes=(*certificates(epsilon_curves), *not_a_bound(account, question.accountants)),
     )
@@ -77,11 +77,6 @@ def chart(kind: str, title: str, label: str, question: Question, varied_key: Var
 def _upright(x: float, y: float) -> tuple[float, float]:
     """Return the point of a value and its epsilon."""
     return x, y
-
-
-def _is_positive(points: Points) -> bool:
-    """Return whether a log axis can show every epsilon of the points."""
-    return all(epsilon > 0.0 for _, epsilon in points)
 
 
 def _positive_line(curve: EpsilonCurve) -> Line:

@@ -298,11 +298,8 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
 
 def _room(edges: Sequence[tuple[Point, Point]], box: Box) -> float:
     """Return the smallest distance from the box to the corners and the midpoints of the edges."""
-    return min(box.distance(point) for edge in edges for point in (edge[0], _halfway(*edge)))
-
-
-def _halfway(start: Point, end: Point) -> Point:
-    return 0.5 * (start[0] + end[0]), 0.5 * (start[1] + end[1])
+    middles = ((0.5 * (x0 + x1), 0.5 * (y0 + y1)) for (x0, y0), (x1, y1) in edges)
+    return min(map(box.distance, (*(corner for corner, _ in edges), *middles)))
 
 
 Tick = tuple[float, str]  # the value and its label
