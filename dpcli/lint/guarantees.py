@@ -289,11 +289,6 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
 
     It states the largest true-positive rate at a false-positive rate of 1 %, which is 1 - (1 - 0.01 - delta) e^-epsilon, rounded up to
     0.0001 %. (This bound is the smaller one of the two in Kairouz et al. 2015, arXiv:1311.0776, if epsilon is above about 5.)
-
-    Args:
-        epsilon: The epsilon, above LARGE.
-        shown: The epsilon as text.
-        delta: The delta.
     """
     hit_rate = 100.0 - (99.0 - 100.0 * delta) * exp(-epsilon)  # in percent
     rounded_up = min(ceil(1e4 * hit_rate) / 1e4, 100.0)

@@ -19,11 +19,7 @@ def aggregation_of(
 ) -> Aggregation:
     """Return the aggregation of a query whose keys are the columns of `by`.
 
-    Args:
-        query: The query.
-        setting: Source of the query.
-        values: Integers to sum.
-        rows: Largest number of rows of a unit in a key; None for the query's own number.
+    rows: largest number of rows of a unit in a key; None for the query's own number.
     """
     return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
 
@@ -41,12 +37,7 @@ def group_keys(query: Query, setting: QuerySetting) -> tuple[GroupKey, ...]:
 
 
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
-    """Return a column as a key.
-
-    Args:
-        setting: Source of the query.
-        name: Name of the column.
-        declared: Whether only declared values count. Other values would reveal who is in the data.
+    """Return a column as a key. declared: whether only declared values count, as other values would reveal who is in the data.
 
     Raises:
         InternalError: Only declared values count, and the column declares none.
@@ -120,11 +111,6 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     """Return the answer with its rows in the declared order of their keys. Rows with other keys, such as a total, come last.
 
     An answer whose keys come from the data, or are not the columns of `by`, is returned unchanged.
-
-    Args:
-        answer: The answer.
-        keys: Keys of the query's aggregation.
-        by: Names of the key columns of the query.
     """
     domains = [key.domain for key in keys]
     if answer.by != by or len(by) != len(keys) or None in domains:
@@ -138,23 +124,12 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     return replace(answer, rows=tuple(sorted(answer.rows, key=places_of)))
 
 
-def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:
-    """Return a key that is the index of the bin of a numeric column."""
-    return GroupKey(quoted(name), None, edges)
-
-
 def stepped_key(source: Source, name: str) -> GroupKey:
     """Return a key that is the clamped value of a numeric column, in whole steps."""
     return GroupKey(quoted(name), steps=steps_of(source, name))
 
 
 def steps_of(source: Source, name: str, squared_about: int | None = None) -> Steps:
-    """Return a numeric column in whole steps.
-
-    Args:
-        source: The source.
-        name: Name of the column.
-        squared_about: Centre, in steps, of squared distances; None to sum the values themselves.
-    """
+    """Return a numeric column in whole steps. squared_about: centre, in steps, of squared distances; None to sum the values themselves."""
     values, missing = stepped_range(source, name), source.columns[name].missing
     return Steps(quoted(name), values.least, values.most, values.step, missing, squared_about)

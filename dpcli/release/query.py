@@ -46,8 +46,6 @@ class QuerySetting:
     """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
     Attributes:
-        source: The [source] table.
-        adjacency: Adjacency of neighbouring datasets.
         cost: Cost that epsilon, rho or weight determines; None if an error target determines it.
         folder: Folder of the pipeline file, from which the relative path of a domain file starts.
         dataset_size: Number of rows if it is public; None otherwise.

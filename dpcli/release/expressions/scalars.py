@@ -23,7 +23,6 @@ class Term:
     """An SQL expression.
 
     Attributes:
-        sql: The expression.
         depth: Number of the innermost layer in which all of its names exist.
     """
 
@@ -45,8 +44,6 @@ class Layers:
     Each SELECT names expressions over the names of the inner SELECTs.
 
     Attributes:
-        dialect: The SQL dialect.
-        columns: The columns of the table.
         names: The names of each layer, by the SQL that they stand for.
     """
 
@@ -77,13 +74,7 @@ def fill_template(template: str, *terms: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A typed expression. Its value may be null, which is SQL's unknown for a condition.
-
-    Attributes:
-        type: Type of the value.
-        write: Function that writes the expression as SQL.
-        literal: Whether the expression is a literal.
-    """
+    """A typed expression. Its value may be null, which is SQL's unknown for a condition."""
 
     type: ScalarType
     write: Callable[[Layers], Term]
@@ -127,6 +118,11 @@ def compose(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
         return fill_template(template, *(operand.write(layers) for operand in operands))
 
     return Scalar(type_, write)
+
+
+def negation(condition: Scalar) -> Scalar:
+    """Return the negation of a condition."""
+    return compose("boolean", "(NOT {0})", condition)
 
 
 def as_decimal(scalar: Scalar, layers: Layers) -> Term:
@@ -254,8 +250,7 @@ def date_part(part: DatePartName, value: Scalar) -> Scalar:
 def text_of(value: Scalar) -> Scalar:
     """Return an integer, a boolean or a date as a text: its digits, true or false, or YYYY-MM-DD."""
     if value.type == "boolean":
-        is_false = compose("boolean", "(NOT {0})", value)
-        return first_true([value, is_false], [literal("true", "text"), literal("false", "text")])
+        return first_true([value, negation(value)], [literal("true", "text"), literal("false", "text")])
     return _by_dialect("text", lambda dialect, sql: dialect.cast(sql, "text"), value)
 
 

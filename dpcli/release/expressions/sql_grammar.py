@@ -6,10 +6,11 @@ It converts the syntax tree of sqlglot into scalars. It refuses every kind of no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
@@ -34,6 +35,7 @@ from dpcli.release.expressions.scalars import (
     integer,
     literal,
     matches_pattern,
+    negation,
     text_of,
     to_decimal,
     whole_arithmetic,
@@ -71,10 +73,6 @@ class Expressions:
 
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
-
-        Args:
-            text: The expression.
-            key: Key that states the expression, for messages.
 
         Raises:
             InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
@@ -116,9 +114,7 @@ class SqlReader:
     """A reader of the nodes of one expression.
 
     Attributes:
-        expressions: The columns that the expression may name.
         key: Key that states the expression, for messages.
-        depth: Depth of the current node below the root.
     """
 
     expressions: Expressions
@@ -207,7 +203,6 @@ class NodeMeaning:
     """The meaning of one kind of node.
 
     Attributes:
-        read: Function that reads the node.
         arguments: Names of the parts that the node may have.
     """
 
@@ -284,7 +279,7 @@ def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _truth_as_integer(value: Scalar) -> Scalar:
-    return first_true([value, compose("boolean", "(NOT {0})", value)], [integer(1), integer(0)])
+    return first_true([value, negation(value)], [integer(1), integer(0)])
 
 
 def _date_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -333,9 +328,15 @@ def _like_reader(ignores_case: bool) -> Read:
         if not _is_text(node.expression):
             raise reader.refusal(node.expression, "a pattern in quotes after like")
         matching = matches_pattern(reader.of_type(node.this, "text"), node.expression.this, ignores_case)
-        return compose("boolean", "(NOT {0})", matching) if node.args.get("negate") else matching
+        return negation(matching) if node.args.get("negate") else matching
 
     return read
+
+
+def _of_common_type(function: str, values: Sequence[Scalar]) -> Scalar:
+    """Return a function of all values. If one of them is a decimal, all are read as decimals, and so is the result."""
+    places = ", ".join(f"{{{place}}}" for place in range(len(values)))
+    return compose(common_type(values), f"{function}({places})", *values)
 
 
 def _extreme_reader(function: str) -> Read:
@@ -345,8 +346,7 @@ def _extreme_reader(function: str) -> Read:
         values = reader.comparable(node, node.this, *node.expressions)
         if values[0].type not in (*NUMBERS, "date"):
             raise reader.refusal(node, f"numbers or dates in {function}")
-        places = ", ".join(f"{{{place}}}" for place in range(len(values)))
-        return compose(common_type(values), f"{function}({places})", *values)
+        return _of_common_type(function, values)
 
     return read
 
@@ -366,15 +366,12 @@ def _read_case(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _read_coalesce(reader: SqlReader, node: exp.Expr) -> Scalar:
-    values = reader.comparable(node, node.this, *node.expressions)
-    places = ", ".join(f"{{{place}}}" for place in range(len(values)))
-    return compose(common_type(values), f"coalesce({places})", *values)
+    return _of_common_type("coalesce", reader.comparable(node, node.this, *node.expressions))
 
 
 def _read_nullif(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return the first value, or null if the two are equal. Of an integer and a decimal, it is a decimal."""
-    values = reader.comparable(node, node.this, node.expression)
-    return compose(common_type(values), "NULLIF({0}, {1})", *values)
+    return _of_common_type("NULLIF", reader.comparable(node, node.this, node.expression))
 
 
 def _connection_reader(operator: str) -> Read:
@@ -383,10 +380,6 @@ def _connection_reader(operator: str) -> Read:
         return compose("boolean", f"({{0}} {operator} {{1}})", *sides)
 
     return read
-
-
-def _read_not(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return compose("boolean", "(NOT {0})", reader.of_type(node.this, "boolean"))
 
 
 def _arithmetic_reader(operator: str) -> Read:
@@ -417,26 +410,6 @@ def _read_minus(reader: SqlReader, node: exp.Expr) -> Scalar:
     return decimal_arithmetic("-", decimal(0.0), value)
 
 
-def _read_absolute(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return absolute(reader.of_type(node.this, *NUMBERS))
-
-
-def _whole_number_reader(function: Literal["floor", "ceil"]) -> Read:
-    return lambda reader, node: whole_number(reader.of_type(node.this, *NUMBERS), function)
-
-
-def _read_trim(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return without_spaces(reader.of_type(node.this, "text"))
-
-
-def _read_length(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return character_count(reader.of_type(node.this, "text"))
-
-
-def _case_reader(upper: bool) -> Read:
-    return lambda reader, node: change_case(reader.of_type(node.this, "text"), upper)
-
-
 def _read_substring(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return a substring, counted in Unicode code points.
 
@@ -454,10 +427,6 @@ def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, le
     if text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS:
         return int(text)
     raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
-
-
-def _date_part_meaning(part: DatePartName) -> NodeMeaning:
-    return NodeMeaning(lambda reader, node: date_part(part, reader.of_type(node.this, "date")), ONE)
 
 
 PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
@@ -483,6 +452,13 @@ def _read_first_day(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 # Names that sqlglot gives to the parts of a node with one operand, and with two.
 ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
+
+
+def _function_of(function: Callable[[Scalar], Scalar], *types: ScalarType) -> NodeMeaning:
+    """Return the meaning of a function of one operand, which must have one of these types."""
+    return NodeMeaning(lambda reader, node: function(reader.of_type(node.this, *types)), ONE)
+
+
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 # The types of a cast, as sqlglot writes them, and the conversions of what is no text.
 CAST_TYPES: dict[str, ScalarType] = {
@@ -534,22 +510,22 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Greatest": NodeMeaning(_extreme_reader("greatest"), ONE | {"expressions", "ignore_nulls"}),
     "And": NodeMeaning(_connection_reader("AND"), TWO),
     "Or": NodeMeaning(_connection_reader("OR"), TWO),
-    "Not": NodeMeaning(_read_not, ONE),
+    "Not": _function_of(negation, "boolean"),
     **{name: NodeMeaning(_arithmetic_reader(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
     "Div": NodeMeaning(_arithmetic_reader("/"), TWO | {"typed", "safe"}),
     "IntDiv": NodeMeaning(_whole_division_reader("//"), TWO),
     "Mod": NodeMeaning(_whole_division_reader("%"), TWO),
     "Neg": NodeMeaning(_read_minus, ONE),
-    "Abs": NodeMeaning(_read_absolute, ONE),
-    "Floor": NodeMeaning(_whole_number_reader("floor"), ONE),
-    "Ceil": NodeMeaning(_whole_number_reader("ceil"), ONE),
-    "Trim": NodeMeaning(_read_trim, ONE),
-    "Length": NodeMeaning(_read_length, ONE),
-    "Lower": NodeMeaning(_case_reader(upper=False), ONE),
-    "Upper": NodeMeaning(_case_reader(upper=True), ONE),
+    "Abs": _function_of(absolute, *NUMBERS),
+    "Floor": _function_of(partial(whole_number, function="floor"), *NUMBERS),
+    "Ceil": _function_of(partial(whole_number, function="ceil"), *NUMBERS),
+    "Trim": _function_of(without_spaces, "text"),
+    "Length": _function_of(character_count, "text"),
+    "Lower": _function_of(partial(change_case, upper=False), "text"),
+    "Upper": _function_of(partial(change_case, upper=True), "text"),
     "Substring": NodeMeaning(_read_substring, ONE | {"start", "length"}),
     "Extract": NodeMeaning(_read_extract, TWO),
     "DateTrunc": NodeMeaning(_read_first_day, ONE | {"unit"}),
     "TimestampTrunc": NodeMeaning(_read_first_day, ONE | {"unit"}),
-    **{name: _date_part_meaning(part) for name, part in DATE_PARTS.items()},
+    **{name: _function_of(partial(date_part, part), "date") for name, part in DATE_PARTS.items()},
 }
