@@ -179,7 +179,7 @@ class Shuffled(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledReportsSpec(StatedSpec):
-    """One report of every user, randomised by the user and sent through a trusted shuffler: the shuffle model.
+    """The shuffle model: every user sends one randomised report through a trusted shuffler, and only the shuffled reports are released.
 
     users is a lower bound on the number of honest users. They randomise as stated, and their reports arrive in every run. The user who is
     protected counts too. With sampling, users counts those of one sample. Whoever might drop out, or collude with the reader, does not
