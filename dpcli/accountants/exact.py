@@ -107,7 +107,7 @@ class ExactProfile(PrivacyProfile):
 def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
     """Return bounds on epsilon if delta is far below the probability of the largest loss.
 
-    Returns None if delta is not, if some loss is not a list of atoms, or if rounding would make the bounds too wide.
+    Returns None if delta is not, if some loss has no atom at its largest value, or if rounding would make the bounds too wide.
 
     delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0. The sum of stated epsilons is the sum of their decimals, so
     that a cap that they meet exactly is not exceeded.
@@ -119,13 +119,17 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
         from dpcli.numerics.contour.outcomes import Outcomes
 
         outcomes = loss.outcomes()
-        if not isinstance(outcomes, Outcomes) or outcomes.pieces:
+        if not isinstance(outcomes, Outcomes):
             return None
         top = int(np.argmax(outcomes.log_ratio))
         ratio, reference = float(outcomes.log_ratio[top]), float(outcomes.log_reference[top])
+        if not all(piece.largest <= ratio + 1e-14 * abs(ratio) for piece in outcomes.pieces):
+            return None
         largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
-        rounding += 1e-14 * count * (abs(ratio) + abs(reference))
-    log_distance = log_delta - log_probability + rounding + math.log(2.0)  # 1 - e^{-x} is at least x / 2
+        # The loss of an atom may be a difference of logarithms of probabilities. Beside pieces, of Laplace noise, it has all its digits.
+        rounding += count * (1e-13 * abs(ratio) if outcomes.pieces else 1e-14 * (abs(ratio) + abs(reference)))
+    # 1 - e^{-x} is at least x / 2. The relative rounding error of log_probability is far below NEAR.
+    log_distance = log_delta - log_probability * (1.0 + NEAR) + rounding + math.log(2.0)
     if not 0.0 < largest < math.inf or rounding > NEAR * largest or log_distance > math.log(min(NEAR * largest, 1.0)):
         return None
     upper = largest + rounding

@@ -166,7 +166,9 @@ def _mixed_adjacencies(pipeline: Pipeline) -> Iterator[RuleFinding]:
     adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
         if entry.spec.shows_presence and adjacency is Adjacency.ADD_REMOVE:
-            message = "it hides the category of a record, not its presence: expected adjacency = replace-one or zero-out, found add-remove"
+            message = (
+                "it hides what a record reports, not its presence: expected adjacency = replace-one or zero-out, found add-remove"
+            )
             yield RuleFinding((*path, "type"), message)
         stated: Adjacency | None = getattr(entry.spec, "adjacency", None)
         if stated is not None:
@@ -218,7 +220,7 @@ MIXED_ADJACENCY = RuleInfo(
     title="adjacencies mixed",
     what="A stated guarantee holds under another adjacency than that of the file. A guarantee under add-remove or zero-out in a "
     "file with replace-one is converted, as two changes (a warning). Any other difference has no conversion "
-    "(an error). randomized-response under add-remove is an error too, because an absent record gives no answer.",
+    "(an error). randomized-response and shuffled-reports under add-remove are errors too, because an absent record gives no answer.",
     why="Under add-remove a mechanism has about half the epsilon that it has under replace-one. A sum over both relations "
     "has no meaning. Two published accountants disagree about one mechanism for this reason.",
     fix="State the guarantee under the adjacency of the file, from its proof; or change the adjacency of the file.",

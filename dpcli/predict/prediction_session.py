@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
-LONGEST_IDENTITY = 200  # largest number of characters of a fingerprint; those of dpcli are shorter
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # Statements contain this warning if no ledger counts the answers.
 RESTORED = (
@@ -94,12 +93,8 @@ def open_queries(
 
     Raises:
         LedgerError: If the count is missing, locked, damaged or a copy, belongs to another session, or has another total.
-        InputError: If the place cannot be read, or `identity` or `total` is not valid.
+        InputError: If the place cannot be read, or `total` is not valid.
     """
-    if not (identity.isascii() and identity.isprintable() and 1 <= len(identity) <= LONGEST_IDENTITY):
-        raise InputError(
-            f"identity: expected a fingerprint of at most {LONGEST_IDENTITY} printable characters, found {identity[:60]!a}"
-        )
     require_count(total, "total")
     if place.startswith(POSTGRES):
         budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
@@ -128,7 +123,6 @@ def begin_session(
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
-        command: Name of the command, for the ledger.
         ledger: Ledger to charge; None if there is none.
         resume: Whether to continue the session in the folder.
         moved, place: As in `AnswerCount.open`, for every count.
@@ -161,7 +155,6 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
     If earlier states of both files are restored, this function does not detect it.
 
     Args:
-        path: File of answers.
         last: Number of the last answer in it, from 1; 0 if there is none.
     """
     if last > budget.taken():

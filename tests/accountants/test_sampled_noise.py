@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
@@ -92,6 +93,25 @@ def test_a_delta_far_below_the_probability_of_the_largest_loss() -> None:
         with mp.workdps(60):
             exact = count * mp.mpf(e0) + mp.log1p(-mp.mpf(delta) / mp.exp(log_probability))
             assert bound.lower <= exact <= bound.upper
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_laplace_noise_at_a_delta_far_below_the_probability_of_the_largest_loss(replaced: bool) -> None:
+    """Epsilon is next to the sum of the largest losses, which needs outcomes beyond the shifted centre in every step."""
+    seed = secrets.randbits(32)
+    random = Random(seed)
+    for _ in range(5):
+        e0, q, count = 10.0 ** random.uniform(-1.5, 0.3), 10.0 ** random.uniform(-6.0, -0.1), random.randint(2, 40)
+        mechanism = PoissonReplaced(Laplace(2.0 * e0), q) if replaced else PoissonSampled(Laplace(e0), q)
+        log_delta = -random.uniform(230.0, 690.0)
+        bound = epsilon(((mechanism, count),), math.exp(log_delta))
+        assert bound.lower is not None and bound.upper - bound.lower <= 1e-8 * bound.upper, (seed, bound)
+        with mp.workdps(400):
+            largest = mp.mpf(2.0 * e0 if replaced else e0)  # of a step without sampling
+            top = count * mp.log1p(mp.mpf(q) * mp.expm1(largest))
+            probability = (mp.exp(-largest) / 2) ** count  # of the largest loss, at least
+            assert bound.lower <= top, (seed, bound)
+            assert bound.upper >= top + mp.log1p(-mp.exp(log_delta) / probability), (seed, bound)
 
 
 @pytest.mark.parametrize("cases", by_tier(4, 30, 200))

@@ -187,6 +187,10 @@ class MixtureRemoveLoss(MixtureLoss):
         low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
         return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
 
+    def outcome(self, at: Array) -> Array:
+        """Return the x with log r = at, or -inf if log r is larger everywhere."""
+        return self.mixture.outcome(at)
+
     def step_kind(self) -> StepKind | None:
         """Return the kind of the step for contour/apart.py."""
         return step_kind_of(self.mixture, self.mixture.log_rest)
@@ -270,12 +274,16 @@ class MixtureReplaceLoss(MixtureLoss):
         angle = math.sqrt(12.0 * level / (TILT * rate))
         return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
 
+    def outcome(self, at: Array) -> Array:
+        """Return the x with log r = at. log r is odd and increases with x."""
+        return np.asarray(np.copysign(self._outcome(np.abs(at)), at))
+
     def step_kind(self) -> StepKind | None:
         """Return the kind of the step for contour/apart.py."""
         return step_kind_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:
-        m, x = self.mixture, np.copysign(self._outcome(np.abs(at)), at)
+        m, x = self.mixture, self.outcome(at)
         normal = log_normal_ends(x)
         return Tails(*m.ends(normal, x), *m.ends(normal, x, -1.0))
 

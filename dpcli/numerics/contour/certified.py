@@ -5,6 +5,7 @@ Every interval holds by its own certificate, so their intersection holds too. Th
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
 1. The number of participations (apart.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
+   For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
    alone does not reach epsilon.
 4. Contours with a small Gaussian loss added (smoothed.py).
@@ -43,16 +44,21 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.few_atoms import FewAtoms
     from dpcli.numerics.contour.few_steps import FewSteps
     from dpcli.numerics.contour.smoothed import ContourPair
+    from dpcli.numerics.grid.large_losses import LargeLosses
 
 NARROW = 2e-9  # relative width of an interval at which no other method is tried
 ENOUGH = 2e-7  # relative width after one big jump at which no other method is tried, because the others would take much longer
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
+# Log delta below which the sum over the number of large losses is tried before one big jump, the relative width of its interval of epsilon
+# at which no other method is tried, and the width of its bounds on log delta.
+TINY, CLOSE, CLOSE_LOG = -200.0, 4e-6, 4e-3
 LOOKS = 2  # most smoothed pairs of contours for bounds on delta, each with more nodes
 LOOSE = 3e-5  # width of bounds on log delta at which smoothing ends, because whole curves are computed and narrower bounds need more nodes
 VAGUE = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 QUICK = 1.5e5  # cells for the unchanged integrand, if one big jump may give a narrower interval
 JUMP = 1.4e7  # cells for one big jump
+LARGE = 1.6e7  # cells for the sum over the number of large losses
 BESIDE = 5e5  # cells for the unchanged integrand, if some but not all losses have a far tail
 # With more than MAX_PARTS losses: cells for each loss of the unchanged integrand, and for one big jump.
 ROW, JUMP_OF_MANY = 8e3, 1.9e7
@@ -128,6 +134,13 @@ def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
     return few_steps(losses, log_delta)
 
 
+def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None) -> tuple[LargeLosses, float] | None:
+    """Return the bounds by the number of large losses, for sampled Gaussian steps; None if they do not apply or take too much work."""
+    from dpcli.numerics.grid.large_losses import large_losses
+
+    return _limited_to(LARGE, lambda: large_losses(losses, log_delta, epsilon))
+
+
 def _few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | None:
     """Return the bounds by sums of rounded losses, narrow near `epsilon`, for a few steps of atoms; None for other losses."""
     from dpcli.numerics.contour.few_atoms import MOST_STEPS, few_atoms
@@ -178,6 +191,10 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
         jumps = cuttable(losses)
         if jumps:
             ends = _epsilon_first(losses, log_delta, ends)
+            if not _is_narrow(ends, CLOSE) and log_delta < TINY:
+                ends = _epsilon_of_large_losses(losses, log_delta, ends)
+                if _is_narrow(ends, CLOSE):
+                    return ends
             if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
                 ends, jumps = _epsilon_jumped(losses, log_delta, ends), False
             if _is_narrow(ends, ENOUGH):
@@ -217,6 +234,15 @@ def _epsilon_jumped(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     cells = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
     jumped = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
     return ends if jumped is None else _intersection(ends, Ends(*jumped))
+
+
+def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    """Return `ends`, narrowed by the sum over the number of large losses, unless it does not apply or takes too much work."""
+    with suppress(NotRepresentable):
+        large = _large_losses(losses, log_delta)
+        if large is not None:
+            return _intersection(ends, Ends(*large[0].epsilon(log_delta, large[1]), large[0].t))
+    return ends
 
 
 def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
@@ -395,6 +421,9 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
         first = _limited_to(cells, lambda: Attempt(losses, tilt_for(losses, near), whole_factor).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
+        large = _large_losses(losses, near, epsilon) if near < TINY else None
+        if large is not None:
+            yield large[0], CLOSE_LOG
         from dpcli.numerics.contour.jumped import jump_to
 
         jumped = _limited_to(JUMP, lambda: jump_to(losses, epsilon, near))

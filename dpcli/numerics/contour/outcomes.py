@@ -83,6 +83,11 @@ class LossPiece:
         """Return log(c m(g)), which is the loss if sign is 1, and minus the loss if it is -1."""
         return log_mixed(self.rate, g) + self.log_scale
 
+    @property
+    def largest(self) -> float:
+        """The largest loss on the piece."""
+        return float((self.sign * self.log_size(np.array([self.low, self.high]))).max())
+
     def focused(self, order: float) -> LossPiece:
         """Return the part of the piece on which r^order matters.
 

@@ -82,7 +82,7 @@ class GridCurve:
         return not math.isnan(float(lattice.weights.sum()) + lattice.log_scale + self.rounding + self.slack + lattice.infinite)
 
     @cached_property
-    def _boxes(self) -> tuple[Array, Array, float]:
+    def boxes(self) -> tuple[Array, Array, float]:
         """The half widths and heights of boxes whose sum is at least d over k, and a bound on the rest in units of e^{M - t eps}."""
         t, variance = self.lattice.tilt, self.lattice.dispersion
         if variance == 0.0:
@@ -127,7 +127,7 @@ class GridCurve:
         t, lattice = self.lattice.tilt, self.lattice
         if not -FARTHEST <= (t + 1.0) * at <= FARTHEST:
             return 0.0
-        widths, heights, beyond = self._boxes
+        widths, heights, beyond = self.boxes
         gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
         if math.isfinite(gap) and len(widths):
             low, high = sums.above(at - widths), sums.above(at + widths)

@@ -1,0 +1,437 @@
+"""Bounds on delta(epsilon) of Poisson-sampled Gaussian steps by the number of large losses, each number on a grid at a tilt of its own.
+
+At a tiny delta, many small losses and one large loss may be about equally likely to reach epsilon. No one tilt suits both, so a contour or
+a grid at one tilt does not see one of them. Here the outcomes of each step are divided at a loss c. delta is a sum over how many steps
+have a loss above c, and every term has a tilt that suits it.
+
+1. The outcomes x of a step are divided into the cells of a lattice: those with a loss between j h and (j + 1) h. The masses of each cell
+   are split between its two ends so that its P-mass and its Q-mass are kept (lattice.py). c is a multiple of h, so every cell is small or
+   large. The composition is the sum, over how many steps of each kind have a large cell, of measures A^(n-k) B^k with a binomial factor.
+   Upper and lower bounds on their hockey-stick curves are those of grid_curve.py: both proofs hold for the part of the measure in which
+   the cells are given, and with the moment of that part in place of e^M.
+2. The masses are integrals over x and not differences of tails, so small losses keep their digits. P has the density phi(x) m(x), and its
+   share at the upper end of the cell is D(x) / (m(x) (1 - e^-h)) with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under replace-one. All
+   are entire functions. A panel of half-length r lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift.
+   On the ellipse with the sum of half axes 40 r, which reaches 20.1 r, phi m is at most e^2.1 times its value at the middle. |D| is at
+   most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, as m is a sum of growing exponentials. On the panel D grows by at
+   least 2 r D'(middle) e^{-r s}, and by at most the value of m (1 - e^-h) at its end. So |D| is at most 36 m (1 - e^-h). The Gauss rule
+   with 4 points errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum (outcomes.py), which is below 3e-10 of the panel's P-mass.
+3. Such an error of all masses is a relative error of the curve. The shares are raised by more than their error, which moves mass up: that
+   is the error of the quadrature, and the rounding of a loss divided by 1 - e^-h. So the upper curve stays one. The loss of a cell as one
+   outcome, which the lower curve needs, becomes too large by at most twice the raise times e^h - 1. An outcome that rounding puts into the
+   neighbouring cell counts as one at the point between them, and its loss is wrong by the rounding there. With `slip` for both, the true
+   curve at eps lies between the computed ones at eps + slip and eps - slip.
+4. Outcomes with |x| > X have the P-mass 2 Phi(s - X) at most, and are left out: delta is at most that much larger for each step.
+5. Numbers k whose term is negligible are left out. Chernoff's bound on them is added to the upper bound. It is computed on a coarse
+   lattice, whose pair dominates too. The numbers beyond MOST_LARGE are a sum with falling ratios, bounded by a geometric one.
+
+Everything that only decides how narrow the bounds are, such as c and the tilts, comes from the coarse lattice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple, Protocol
+
+from dpcli.base.values import dataclass
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.grid.composed_losses import edge
+from dpcli.numerics.grid.convolution import convolve, transform_size
+from dpcli.numerics.grid.grid_curve import GridCurve
+from dpcli.numerics.grid.lattice import TINY, Lattice
+from dpcli.numerics.logspace import log_peak, log_sum
+from dpcli.numerics.mixture import Mixture
+from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import hold, remaining, spend
+
+PANEL = 0.2  # largest length of a panel times (X + s)
+MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
+ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
+LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
+OMITTED = -12.5  # a number of large losses is left out if log of Chernoff's bound on its term is lower than this, relative to delta
+COARSE, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
+LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
+STEEPEST = 250.0  # largest tilt, in units of -log delta over the largest loss
+MOST_LARGE = 24  # most large losses of one kind that are counted one by one
+MOST_TERMS, MOST_NUMBERS = 24, 700  # most terms that are computed, and most combinations of numbers that are looked at
+ABOVE = 4.0  # log of Chernoff's bound is about this much above log delta
+AS_GOOD = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
+WIDTH = 3e-7  # about the relative width of the interval of epsilon
+MOST_CELLS = 1 << 19  # most cells of the fine lattice
+MOST_POINTS = 1 << 21  # most points of a transform
+ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
+MOST_WORK, SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
+DEVIATIONS, ORDER, NEGLIGIBLE = (
+    10.0,
+    9.0,
+    -32.0,
+)  # window in standard deviations, and the order and aim of Chernoff's bound on the rest
+FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
+LIKELY = 0.2  # epsilon is searched within this share of its estimate
+
+
+class SampledLoss(Protocol):
+    """The loss of a Gaussian step on a Poisson sample, which increases with the outcome."""
+
+    mixture: Mixture
+    stretch: float
+
+    def line(self, x: Array) -> tuple[Array, Array]:
+        """Return log Q and log r at outcomes x."""
+        ...
+
+    def outcome(self, at: Array) -> Array:
+        """Return the outcomes with log r = at."""
+        ...
+
+
+Steps = Sequence[tuple[SampledLoss, int]]
+
+
+class Cells(NamedTuple):
+    """A step's losses on a lattice. Cell i lies between the losses (start + i) spacing and (start + i + 1) spacing.
+
+    log_mass, share: logarithms of the P-masses, and the shares of them at the upper ends. slip: a bound on how far a loss was moved by
+    rounding and by raising the shares.
+    """
+
+    spacing: float
+    start: int
+    log_mass: Array
+    share: Array
+    slip: float
+
+    def lattice(self, first: int, end: int, tilt: float) -> Lattice:
+        """Return the cells from `first` to `end` as a tilted lattice."""
+        spend(4.0 * (end - first))
+        exponents = self.log_mass[first:end] + tilt * self.spacing * (self.start + np.arange(first, end))
+        top = float(exponents.max())
+        mass, share = np.exp(exponents - top), self.share[first:end]
+        weights = np.zeros(end - first + 1)
+        weights[:-1] += mass * (1.0 - share)
+        weights[1:] += mass * share * math.exp(tilt * self.spacing)
+        total = float(weights.sum())
+        weights /= total
+        tiny = weights < TINY
+        crumbs = float(weights[tiny].sum())
+        weights[tiny] = 0.0
+        return Lattice(tilt, self.spacing, self.start + first, weights, top + math.log(total), 0.0, crumbs, 0.0)
+
+
+def cells_of(loss: SampledLoss, farthest: float, spacing: float, start: int, size: int) -> Cells:
+    """Return the cells with the outcomes |x| <= farthest, whose losses lie between start * spacing and (start + size) * spacing."""
+    reach = loss.mixture.reach
+    length = PANEL / (farthest + reach)
+    count = math.ceil(2.0 * farthest / length)
+    spend(8.0 * (size + count))
+    edges: Array = spacing * (start + np.arange(1.0, size))
+    x = np.clip(loss.outcome(edges), -farthest, farthest)
+    ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, count + 1))))
+    middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
+    nodes, weights = np.polynomial.legendre.leggauss(4)
+    base, ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
+    cell = np.searchsorted(x, middle, side="right")
+    share = np.clip(np.expm1(np.repeat(spacing * (start + cell), 4) - ratio) / math.expm1(-spacing), 0.0, 1.0)
+    logs = base + ratio + np.log((half[:, None] * weights).ravel())
+    first = np.flatnonzero(np.diff(cell, prepend=-1))
+    top = np.maximum.reduceat(logs, 4 * first)
+    mass = np.exp(logs - np.repeat(top, 4 * np.diff(first, append=len(cell))))
+    total = np.add.reduceat(mass, 4 * first)
+    log_mass, shares = np.full(size, -np.inf), np.zeros(size)
+    log_mass[cell[first]] = top + np.log(total)
+    shares[cell[first]] = np.add.reduceat(mass * share, 4 * first) / total
+    inside = np.abs(x) < farthest
+    misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
+    largest = spacing * max(abs(start), abs(start + size))
+    slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
+    rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
+    raised = MASS_ERROR - rounding / math.expm1(-spacing)
+    slip = rounding + 2.0 * raised * math.expm1(spacing)
+    return Cells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
+
+
+class Division(NamedTuple):
+    """What the coarse lattice shows at one epsilon.
+
+    cut: index of the first large cell. numbers, tilts: for each term, how many losses of each kind of step are large, and its tilt.
+    omitted: the tilts of the other terms, and logarithms of Chernoff's bounds on them without the factor e^{-t epsilon}.
+    """
+
+    cut: int
+    numbers: list[tuple[int, ...]]
+    tilts: list[float]
+    omitted: tuple[Array, Array]
+
+
+class Survey:
+    """The coarse lattices of all kinds of steps, with the CGFs of their small and large parts at many tilts and cuts."""
+
+    def __init__(self, steps: Steps, log_delta: float, farthest: float) -> None:
+        ends = [loss.line(np.array([-farthest, farthest]))[1].tolist() for loss, _ in steps]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+        self.spacing = spacing = (high - low) / COARSE
+        self.start = math.floor(low / spacing)
+        self.size = math.ceil(high / spacing) - self.start
+        self.largest = high * sum(n for _, n in steps)
+        self.cells: list[tuple[Cells, int]] = []
+        self.tilts: Array = np.geomspace(1.0 / self.largest, -STEEPEST * log_delta / high, TILTS)
+        losses: Array = spacing * (self.start + np.arange(self.size))
+        cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
+        self.cuts = np.unique(np.append(cuts, self.size))
+        self.slip = 0.0
+        numbers, logs = [], []
+        for loss, n in steps:
+            cells = cells_of(loss, farthest, spacing, self.start, self.size)
+            self.cells.append((cells, n))
+            self.slip += n * cells.slip
+            small, large = self._cgfs(cells, losses)
+            most = min(n, MOST_LARGE)
+            k = np.arange(most + 1.0)[:, None, None]
+            log_choose = np.concatenate(([0.0], np.cumsum(np.log((n - k[:-1, 0, 0]) / (k[:-1, 0, 0] + 1.0)))))
+            rows = log_choose[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
+            numbers.append([*range(most + 1)])
+            if n > most:
+                ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
+                rest = np.where(ratio < 1.0, rows[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
+                rows, numbers[-1] = np.concatenate((rows, rest[None])), [*numbers[-1], -1]
+            logs.append(rows)
+        self.numbers = list(product(*numbers))
+        hold(float(len(self.numbers) * logs[0][0].size))
+        table = logs[0]
+        for rows in logs[1:]:
+            table = (table[:, None] + rows[None]).reshape(-1, *table.shape[1:])
+        self._table = table + np.array([log_peak(t) for t in self.tilts.tolist()])[:, None]
+
+    def _cgfs(self, cells: Cells, losses: Array) -> tuple[Array, Array]:
+        """Return K of the small part and of the large part, of shape (tilts, cuts)."""
+        t = self.tilts[:, None]
+        hold(6.0 * len(t) * len(losses))
+        terms = cells.log_mass + t * losses + np.log1p(cells.share * np.expm1(t * cells.spacing))
+        ends = [0, *self.cuts.tolist()]
+        parts = [
+            log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf)
+            for i, j in zip(ends, [*ends[1:], len(losses)], strict=True)
+        ]
+        each = np.stack(parts, axis=1)
+        return np.logaddexp.accumulate(each, axis=1)[:, :-1], np.logaddexp.accumulate(each[:, ::-1], axis=1)[:, ::-1][:, 1:]
+
+    def _chernoff(self, epsilon: float) -> Array:
+        """Return log of Chernoff's bounds on all terms, of shape (numbers, cuts)."""
+        spend(0.2 * self._table.size)
+        return np.asarray((self._table - (self.tilts * epsilon)[:, None]).min(axis=1))
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return about log delta(epsilon)."""
+        return float(np.logaddexp.reduce(self._chernoff(epsilon), axis=0).min()) - ABOVE
+
+    def epsilon(self, log_delta: float) -> float:
+        """Return about the epsilon at which delta is e^log_delta."""
+        low = 1e-4 * self.spacing
+        if self.log_delta(low) <= log_delta:
+            return 0.0
+        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=1e-6)
+        return math.exp(root[1])
+
+    def divide(self, epsilon: float, log_delta: float) -> Division | None:
+        """Return the division with the fewest terms, or None if there would be more than MOST_TERMS."""
+        bounds = self._chernoff(epsilon)
+        totals = np.logaddexp.reduce(bounds, axis=0)
+        kept = bounds > log_delta + OMITTED
+        counted = np.array([min(number) >= 0 for number in self.numbers])
+        terms = np.where((kept & ~counted[:, None]).any(axis=0), np.inf, kept.sum(axis=0))
+        terms = np.where(totals <= float(totals.min()) + AS_GOOD, terms, np.inf)
+        best = int(np.lexsort((totals, terms))[0])
+        if not terms[best] <= MOST_TERMS:
+            return None
+        at = (self._table[:, :, best] - self.tilts * epsilon).argmin(axis=1)
+        tilts, rows = self.tilts[at], np.flatnonzero(kept[:, best])
+        others = np.flatnonzero(~kept[:, best])
+        return Division(
+            int(self.cuts[best]),
+            [self.numbers[i] for i in rows.tolist()],
+            tilts[rows].tolist(),
+            (tilts[others], self._table[others, at[others], best] + tilts[others] * self.slip),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LargeLosses:
+    """Bounds on delta, narrow near one epsilon.
+
+    terms: the curves of the terms. omitted: tilts, and logarithms of Chernoff's bounds without -t epsilon, of the terms that are left out.
+    log_lost: log of the P-mass of the outcomes that are left out. slip: largest distance of the losses from their exact values.
+    log_error: bound on the logarithm of the relative error of the masses. t: the tilt of the largest term.
+    """
+
+    terms: list[GridCurve]
+    omitted: tuple[Array, Array]
+    log_lost: float
+    slip: float
+    log_error: float
+    t: float
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """Return (lower, upper) bounds on log delta(epsilon)."""
+        slip = self.slip + 1e-15 * abs(epsilon)
+        low = [_log_lower(curve, epsilon + slip) for curve in self.terms]
+        high = [_log_upper(curve, epsilon - slip) for curve in self.terms]
+        tilts, logs = self.omitted
+        upper = np.logaddexp.reduce([*high, *(logs + 1e-9 * np.abs(logs) - tilts * (epsilon - slip))]) + self.log_error
+        return float(np.logaddexp.reduce(low)) - self.log_error, float(np.logaddexp(upper, self.log_lost))
+
+    def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
+        """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
+        ends = []
+        for side in (0, 1):
+            low, high = bracket_root(
+                lambda e: self.log_delta(e)[side] - log_delta,  # noqa: B023
+                (1.0 - LIKELY) * near,
+                (1.0 + LIKELY) * near,
+                rtol=1e-11,
+            )
+            ends.append((low, high))
+        lower, upper = ends[0][0], ends[1][1]
+        proved = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
+        return (lower if proved[0] else 0.0), (upper if proved[1] else math.inf)
+
+
+def _beyond(curve: GridCurve, epsilon: float) -> float:
+    """Return the curve of the lattice at epsilon, in units of e^{M - t epsilon}, as a sum of positive terms up to FAR."""
+    lattice = curve.lattice
+    first = max(math.floor(epsilon / lattice.spacing) - lattice.start, 0)
+    weights = lattice.weights[first : first + math.ceil(FAR / (lattice.tilt * lattice.spacing)) + 2]
+    spend(0.5 * len(weights))
+    distance = np.maximum(lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon, 0.0)
+    return -float((weights * np.exp(-lattice.tilt * distance) * np.expm1(-distance)).sum())
+
+
+def _log_upper(curve: GridCurve, epsilon: float) -> float:
+    """Return an upper bound on log of the term's curve at epsilon."""
+    value = _beyond(curve, epsilon) + 2.0 * math.exp(-FAR) + curve.slack
+    return curve.lattice.log_scale - curve.lattice.tilt * epsilon + math.log(value) if math.isfinite(value) else math.inf
+
+
+def _log_lower(curve: GridCurve, epsilon: float) -> float:
+    """Return a lower bound on log of the term's curve at epsilon, or -inf if there is none."""
+    lattice, (widths, heights, beyond) = curve.lattice, curve.boxes
+    if not (len(widths) and math.isfinite(beyond + curve.slack)):
+        return -math.inf
+    most, t1 = float(widths[-1]), lattice.tilt + 1.0
+    first = max(math.floor((epsilon - most) / lattice.spacing) - lattice.start, 0)
+    end = max(math.ceil((epsilon + most) / lattice.spacing) - lattice.start + 1, first)
+    weights = lattice.weights[first:end]
+    distance = lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon
+    sums = np.append(0.0, np.cumsum(weights * np.exp(-t1 * distance)))
+    low, high = (np.searchsorted(distance, sign * widths, side="right") for sign in (-1.0, 1.0))
+    low = np.maximum(low - 1, 0)  # one more point on either side, as the ends are rounded
+    high = np.minimum(high + 1, len(weights))
+    mass = (
+        sums[high]
+        - sums[low]
+        + 1e-12 * float(sums[-1])
+        + (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(t1 * (widths + 2.0 * lattice.spacing))
+    )
+    value = _beyond(curve, epsilon) * (1.0 - 1e-12) - (beyond + curve.slack + float(heights @ mass)) * (1.0 + 1e-9)
+    return lattice.log_scale - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
+
+
+def _parts(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int], tilt: float) -> list[tuple[Lattice, int]]:
+    """Return the lattices of one term, with how often each is added. numbers: how many losses of each kind are large."""
+    parts = []
+    for (each, n), k in zip(cells, numbers, strict=True):
+        parts += [
+            (each.lattice(first, end, tilt), copies)
+            for first, end, copies in ((0, cut, n - k), (cut, len(each.share), k))
+            if copies
+        ]
+    return parts
+
+
+def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, float, float]:
+    """Return an interval of losses about the mean and `epsilon`, and a bound on the tilted mass outside of it."""
+    mean, variance = 0.0, 0.0
+    for part, copies in parts:
+        place = np.arange(len(part.weights))
+        centre = float((part.weights * place).sum())
+        mean += copies * (part.start + centre)
+        variance += copies * float((part.weights * (place - centre) ** 2).sum())
+    spacing = parts[0][0].spacing
+    mean, deviation = spacing * mean, spacing * (math.sqrt(variance) + 1.0)
+    ends = min(mean - DEVIATIONS * deviation, epsilon), max(mean + DEVIATIONS * deviation, epsilon)
+    low, below = edge(parts, -1.0, ends[0], ORDER / deviation, NEGLIGIBLE)
+    high, above = edge(parts, 1.0, ends[1], ORDER / deviation, NEGLIGIBLE)
+    return low, high, below + above
+
+
+def _curve(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int], tilt: float, epsilon: float) -> GridCurve | None:
+    """Return the curve of one term, or None if it would need too many points."""
+    parts = _parts(cells, cut, numbers, tilt)
+    low, high, outside = _window(parts, epsilon)
+    spacing = parts[0][0].spacing
+    if not high - low <= MOST_POINTS * spacing:
+        return None
+    first = math.floor(low / spacing)
+    lattice = convolve(parts, first, transform_size(math.ceil(high / spacing) - first + 1))
+    ways = math.fsum(math.log(math.comb(n, k)) for (_, n), k in zip(cells, numbers, strict=True))
+    dispersion = 0.25 * sum(n for _, n in cells) * spacing * spacing
+    return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways, dispersion=dispersion), outside, 0.0)
+
+
+def _refinement(survey: Survey, division: Division, epsilon: float) -> int:
+    """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0."""
+    ranges = []
+    for numbers, tilt in zip(division.numbers, division.tilts, strict=True):
+        low, high, _ = _window(_parts(survey.cells, division.cut, numbers, tilt), epsilon)
+        ranges.append((high - low) / survey.spacing)
+    steps = sum(n for _, n in survey.cells)
+    spacing = math.sqrt(WIDTH * epsilon / ((max(division.tilts) + 1.0) * steps))
+    work = len(survey.cells) * survey.size * (8.0 + 4.0 * len(ranges)) + 4.0 * math.fsum(ranges)
+    most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(SHARE * remaining(), MOST_WORK) / work)
+    return min(math.ceil(survey.spacing / spacing), int(most)) if most < math.inf else 0
+
+
+def large_losses(
+    losses: Sequence[tuple[object, int]], log_delta: float, epsilon: float | None = None
+) -> tuple[LargeLosses, float] | None:
+    """Return bounds on delta near the epsilon at which it is about e^log_delta, and that epsilon; None if the method does not apply.
+
+    epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
+    """
+    steps: list[tuple[SampledLoss, int]] = [(loss, n) for loss, n in losses if hasattr(loss, "cut")]  # type: ignore[misc]
+    count = sum(n for _, n in steps)
+    if len(steps) < len(losses) or math.prod(min(n, MOST_LARGE) + 2 for _, n in steps) > MOST_NUMBERS:
+        return None
+    reach = max(loss.mixture.reach for loss, _ in steps)
+    survey = None
+    for _ in range(2 if epsilon is not None else 1):
+        farthest = reach + math.sqrt(2.0 * (math.log(2.0 * count) - log_delta - LEFT_OUT))
+        survey = Survey(steps, log_delta, farthest)
+        if epsilon is not None:
+            log_delta = min(log_delta, survey.log_delta(epsilon))
+    assert survey is not None
+    near = survey.epsilon(log_delta) if epsilon is None else epsilon
+    division = survey.divide(near, log_delta) if near > 0.0 else None
+    if division is None:
+        return None
+    finer = _refinement(survey, division, near)
+    if not finer:
+        return None
+    cells = [(cells_of(loss, farthest, survey.spacing / finer, survey.start * finer, survey.size * finer), n) for loss, n in steps]
+    curves: list[GridCurve] = []
+    for numbers, tilt in zip(division.numbers, division.tilts, strict=True):
+        curve = _curve(cells, division.cut * finer, numbers, tilt, near)
+        if curve is None:
+            return None
+        curves.append(curve)
+    bounds = LargeLosses(
+        terms=curves,
+        omitted=division.omitted,
+        log_lost=math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2,
+        slip=math.fsum(n * each.slip for each, n in cells),
+        log_error=count * 2.0 * MASS_ERROR,
+        t=max(zip((_log_upper(curve, near) for curve in curves), division.tilts, strict=True))[1],
+    )
+    return bounds, near

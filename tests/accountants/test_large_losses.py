@@ -1,0 +1,156 @@
+"""A few sampled Gaussian steps at tiny deltas, where many small losses and one large one are about as likely: other quadratures."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from random import Random
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from dpcli.accountants.base import Bound
+from dpcli.accountants.directions import directions
+from dpcli.accountants.exact import ExactProfile
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
+from dpcli.numerics.contour.certified import log_delta_between
+from dpcli.numerics.grid.large_losses import large_losses
+from dpcli.numerics.work import QUESTION, allowance
+from tests.cases import by_tier
+
+KINDS = (SampledGaussian, SampledGaussianReplaced)
+CELLS = 500  # of the lattice between 0 and epsilon
+Setting = tuple[type[SampledGaussian], float, float, int, float]  # kind, contribution over noise, rate, steps, log delta
+
+
+def drawn(random: Random, kind: type[SampledGaussian], most: int) -> Setting:
+    mu, rate = 10.0 ** random.uniform(-1.3, 0.3), 10.0 ** random.uniform(-6.0, -0.1)
+    return kind, mu, rate, round(most ** random.uniform(0.5, 1.0)), -random.uniform(231.0, 690.0)
+
+
+def asked(setting: Setting) -> Bound:
+    kind, mu, rate, steps, log_delta = setting
+    with allowance(QUESTION):
+        return ExactProfile(((kind(mu, rate), steps),)).epsilon(math.exp(log_delta))
+
+
+def one_step(kind: type[SampledGaussian], mu: float, rate: float, spacing: float, cells: int) -> np.ndarray:
+    """P of one step's loss on a lattice from -cells to 2 cells, each outcome divided between two points so that P and Q keep their masses.
+
+    Losses beyond the lattice are put on its ends: they are far less likely than those that decide.
+    """
+    x = np.linspace(-45.0, 45.0 + mu, 100_001, dtype=np.longdouble)
+    up = np.log1p(rate * np.expm1(mu * x - mu * mu / 2))
+    down = np.log1p(rate * np.expm1(-mu * x - mu * mu / 2)) if kind is SampledGaussianReplaced else np.zeros_like(up)
+    mass = np.exp(-x * x / 2 + up) * (x[1] - x[0]) / np.sqrt(2 * np.longdouble(math.pi))
+    at = np.clip((up - down) / spacing, -cells, 2 * cells - 1)
+    left = np.floor(at)
+    share = np.expm1((left - at) * spacing) / np.expm1(
+        np.longdouble(-spacing)
+    )  # of the upper neighbour, by which E_P[e^-L] is kept
+    result = np.zeros(3 * cells + 1, dtype=np.longdouble)
+    np.add.at(result, left.astype(int) + cells, mass * (1 - share))
+    np.add.at(result, left.astype(int) + cells + 1, mass * share)
+    return result
+
+
+def log_delta_on_lattice(setting: Setting, epsilon: float, cells: int) -> float:
+    """log delta by direct convolution in long doubles, in which every digit of every tail is kept, as all terms are positive."""
+    kind, mu, rate, steps, _ = setting
+    spacing = epsilon / cells
+    one = one_step(kind, mu, rate, spacing, cells)
+    total = one
+    for _ in range(steps - 1):
+        total = np.convolve(total, one)[cells : 4 * cells + 1]
+    gain = -np.expm1(np.minimum(epsilon - spacing * np.arange(-cells, 2 * cells + 1, dtype=np.longdouble), 0))
+    return float(np.log((total * gain).sum()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cases", by_tier(1, 3, 30))
+def test_the_interval_by_a_lattice_in_long_doubles(kind: type[SampledGaussian], cases: int) -> None:
+    """Dividing mass between neighbours raises log delta by about the square of the spacing, so two spacings give its value at none."""
+    seed = secrets.randbits(32)
+    random = Random(seed)
+    for _ in range(cases):
+        setting = drawn(random, kind, 10)
+        bound = asked(setting)
+        assert bound.lower is not None and bound.upper - bound.lower <= 4e-6 * bound.upper, (seed, setting, bound)
+        coarse, fine = (log_delta_on_lattice(setting, bound.upper, cells) for cells in (CELLS, 2 * CELLS))
+        exact = (4.0 * fine - coarse) / 3.0
+        assert fine >= setting[-1] - 0.005, (seed, setting, bound, fine)  # the lattice's pair dominates
+        # A third of the difference remains where most of the mass lies within a cell or two. log delta falls by hundreds up to epsilon.
+        assert exact <= setting[-1] + 0.4 * (coarse - fine) + 0.005, (seed, setting, bound, coarse, fine)
+
+
+def log_delta_of_two(setting: Setting, epsilon: float) -> mp.mpf:
+    """log delta of two steps: the curve of one step, integrated over the outcome of the other by the trapezoidal rule."""
+    kind, mu, rate, _, _ = setting
+    mu, q, epsilon = mp.mpf(mu), mp.mpf(rate), mp.mpf(epsilon)
+    replaced = kind is SampledGaussianReplaced
+
+    def ratio(x: mp.mpf) -> mp.mpf:
+        return 1 - q + q * mp.exp(mu * x - mu * mu / 2)
+
+    def outcome(log_ratio: mp.mpf) -> mp.mpf:
+        """The x with that loss, or -inf."""
+        if not replaced:
+            rest = mp.expm1(log_ratio) + q
+            return mp.log(rest / q) / mu + mu / 2 if rest > 0 else -mp.inf
+        return (log_ratio / 2 + mp.asinh((1 - q) * mp.sinh(log_ratio / 2) / (q * mp.exp(-mu * mu / 2)))) / mu
+
+    def above(x: mp.mpf, shift: mp.mpf) -> mp.mpf:
+        return (1 - q) * mp.ncdf(-x) + q * mp.ncdf(shift - x)
+
+    def gained(x: mp.mpf) -> mp.mpf:
+        rest = epsilon - mp.log(ratio(x)) + (mp.log(ratio(-x)) if replaced else 0)
+        edge = outcome(rest)
+        curve = above(edge, mu) - mp.exp(rest) * (above(edge, -mu) if replaced else mp.ncdf(-edge))
+        return mp.npdf(x) * ratio(x) * curve
+
+    return mp.log(mp.fsum(gained(mp.mpf(i) / 16) for i in range(-720, 801)) / 16)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_steps_by_an_integral_over_one_of_them(kind: type[SampledGaussian]) -> None:
+    seed = secrets.randbits(32)
+    setting = (*drawn(Random(seed), kind, 2)[:3], 2, -Random(seed).uniform(231.0, 690.0))
+    losses = directions(((kind(*setting[1:3]), 2),))[0]
+    with np.errstate(all="ignore"):
+        result = large_losses(losses, setting[-1])
+        assert result is not None
+        lower, upper = result[0].epsilon(setting[-1], result[1])
+    assert upper - lower <= 4e-6 * upper, (seed, setting)
+    with mp.workdps(40):
+        assert log_delta_of_two(setting, lower) >= setting[-1] >= log_delta_of_two(setting, upper), (seed, setting)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_delta_at_the_ends_is_about_what_was_asked(kind: type[SampledGaussian]) -> None:
+    seed = secrets.randbits(32)
+    setting = drawn(Random(seed), kind, 40)
+    bound = asked(setting)
+    assert bound.lower is not None and bound.upper - bound.lower <= 4e-6 * bound.upper, (seed, setting, bound)
+    losses = directions(((kind(*setting[1:3]), setting[3]),))[0]
+    assert log_delta_between(losses, bound.lower, setting[-1])[1] >= setting[-1], (seed, setting)
+    assert log_delta_between(losses, bound.upper, setting[-1])[0] <= setting[-1], (seed, setting)
+
+
+@pytest.mark.parametrize("log_delta", [-306.0, -480.0, -690.0])
+def test_parts_of_two_kinds(log_delta: float) -> None:
+    """Two kinds of equal steps cost what one kind of as many steps does, and a weaker kind costs less."""
+    mu, rate = 0.5, 1e-4
+    whole = ExactProfile(((SampledGaussian(mu, rate), 6),)).epsilon(math.exp(log_delta))
+    losses = directions(((SampledGaussian(mu, rate), 6),))[0]
+    with np.errstate(all="ignore"):
+        result = large_losses(((losses[0][0], 4), (losses[0][0], 2)), log_delta)
+        assert result is not None
+        lower, upper = result[0].epsilon(log_delta, result[1])
+        less = large_losses(((losses[0][0], 4), (directions(((SampledGaussian(mu, 0.5 * rate), 2),))[0][0][0], 2)), log_delta)
+        assert less is not None
+    assert whole.lower is not None and upper - lower <= 4e-6 * upper
+    assert lower <= whole.upper and upper >= whole.lower
+    assert less[0].epsilon(log_delta, less[1])[1] < lower
