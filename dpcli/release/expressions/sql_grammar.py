@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.file.toml.suggest import did_you_mean
-from dpcli.release.data_source import Column
+from dpcli.release.data_source import TEXT, Column
 from dpcli.release.engines.conversions import converted_text
 from dpcli.release.engines.dialects import DatePartName, Period, ScalarType
 from dpcli.release.expressions.scalars import (
@@ -269,7 +269,7 @@ def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
     value = reader.scalar(node.this)
     if value.type == to:
         return value
-    if value.type == "text":
+    if value.type == TEXT:
         return converted_text(value, to)
     convert = CASTS.get((value.type, to))
     if convert is None:
