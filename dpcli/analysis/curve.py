@@ -267,7 +267,7 @@ def _from_pairs(
     competitive = _competitive(profiles, reference_delta)
     deltas = _deltas(reference_delta)
     pairs = [(own.epsilon(pair_delta), pair_delta) for own in competitive for pair_delta in deltas]
-    for own in competitive:
+    for own in profiles:  # what is not competitive at the delta of interest may be the best one at an epsilon of 0
         if not (has_many and own.accountant.stepwise):
             pairs += [(epsilon, own.delta(epsilon)) for epsilon in points]
     pair_epsilons, pair_deltas = np.array(pairs).reshape(-1, 2).T

@@ -97,7 +97,6 @@ class ApiClient:
     """A client of the API at one address.
 
     Attributes:
-        root: Address of the API.
         patience: Longest time, in seconds, for which the server may be silent.
         hint: Advice for the case that the server refuses the token.
         on_wait: Function that is called with a message before each wait.

@@ -49,10 +49,6 @@ def comment_text(document: Document, marker: str, limit: int = LIMIT) -> str:
 
     Headline, titles and columns are not escaped, so they must not contain text from files. If the comment would be longer than `limit`
     bytes of UTF-8, the last rows are left out and counted; rows must come in the order of their importance.
-
-    Args:
-        marker: First line of the comment, which is invisible to readers.
-        limit: Largest size in bytes.
     """
     top = f"{marker}\n\n**{document.headline}**"
     return fit_sections(top, _sections(document), limit)

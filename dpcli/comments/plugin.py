@@ -6,7 +6,5 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     names=("gate",),
-    commands={
-        "comment": ("dpcli.comments.commands.comment:command", "Keep the gate's verdict in one comment on a pull request."),
-    },
+    commands={"comment": ("dpcli.comments.commands.comment:command", "Keep the gate's verdict in one comment on a pull request.")},
 )

@@ -14,6 +14,7 @@ from typing import Any
 from dpcli import __version__
 from dpcli.analysis.account import Account
 from dpcli.analysis.budget_verdict import RhoVerdict, epsilon_of_rho, warning_level
+from dpcli.base.rounding import up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent
@@ -23,7 +24,7 @@ from dpcli.file.pipeline.parts import named, schemes, together
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.plots.drawing import bound, few, few_up, parameter
+from dpcli.plots.drawing import few, few_up, parameter
 
 # Limits that keep an answer on a readable line.
 MOST_LISTED = 8  # largest number of mechanisms, or other words, that one line lists
@@ -101,7 +102,7 @@ def guarantee(facts: Facts) -> str:
         return stated_epsilon(facts.account)
     implied = _implied_epsilon(rho.spent.value, facts.account)
     implication = f", which implies {implied}" if implied else ""
-    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{implication}"
+    return f"{stated_epsilon(facts.account)}; rho <= {up(rho.spent.value)} in zCDP{implication}"
 
 
 def _rho(facts: Facts) -> RhoVerdict | None:
@@ -113,14 +114,14 @@ def _implied_epsilon(rho: float, account: Account) -> str:
     """Return the epsilon that rho-zCDP implies at the account's delta, in words; "" if delta is 0."""
     if not account.delta:
         return ""
-    return f"epsilon <= {bound(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}"
+    return f"epsilon <= {up(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}"
 
 
 def at_most(account: Account) -> str:
     """Return epsilon and delta in words, without the setting."""
     if account.winner is None:
         return f"no finite guarantee can be certified at delta = {account.delta!r}"
-    return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r}"
+    return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
 
 
 def stated_epsilon(account: Account) -> str:
@@ -262,7 +263,7 @@ def budget(facts: Facts) -> str | None:
     caps = []
     if verdict.epsilon is not None:
         cap = verdict.epsilon
-        caps.append(f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}")
+        caps.append(f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {up(cap.spent)}")
     if verdict.rho is not None:
         implied = _implied_epsilon(verdict.rho.cap, facts.account)
         implication = f" (rho = {verdict.rho.cap!r} implies {implied})" if implied else ""

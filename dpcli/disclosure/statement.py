@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from dpcli.analysis.budget_verdict import warning_level
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
+from dpcli.base.rounding import up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged_mechanisms, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
 from dpcli.document.document import Passage
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.drawing import bound, few, percent_up
+from dpcli.plots.drawing import few, percent_up
 
 ALARM = 0.01  # false positive rate of the attack that the statement describes
 LARGEST_EPSILON = 30.0  # a larger epsilon is called no protection, as it lets odds change by more than a factor of e^30
@@ -220,7 +221,7 @@ def _groups(facts: Facts, meaning: Meaning) -> Passage:
 def _limit(group: GroupMeaning) -> str:
     if group.reason:
         return f"no limit is known ({group.reason})"
-    limit = f"epsilon <= {bound(group.epsilon)}"
+    limit = f"epsilon <= {up(group.epsilon)}"
     return f"{limit}, which is no protection" if group.epsilon > LARGEST_EPSILON else limit
 
 

@@ -71,7 +71,6 @@ class Requirement:
     """A package and its supported versions.
 
     Attributes:
-        name: Name of the package.
         conditions: Conditions on the version, such as ">=1.6,<1.7".
         extra: Extra of dpcli that needs the package; "" if dpcli itself needs it.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -254,9 +255,10 @@ SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
     """Return the ends of a log axis around one or more positive values.
 
-    The range is widened by the factor `room` at each end, and its ends differ by a factor of at least SMALLEST_RATIO.
+    The range is widened by the factor `room` at each end, and its ends differ by a factor of at least SMALLEST_RATIO. Both ends are normal
+    floats.
     """
     known = list(values)
     low, high = min(known) / room, max(known) * room
     widening = max(1.0, math.sqrt(SMALLEST_RATIO * low / high))
-    return low / widening, high * widening
+    return max(low / widening, sys.float_info.min), min(high * widening, sys.float_info.max)

@@ -135,7 +135,7 @@ class ForeignTable:
         """Return the field as a number between -1e300 and 1e300. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
-            raise self.refused(f"expected {field} to be a finite number, found {in_words(value)}")
+            raise self.refused(f"expected {field} to be a number between -1e300 and 1e300, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
@@ -169,10 +169,10 @@ class ForeignTable:
 
 
 def in_words(value: Any) -> str:
-    """Return a value as text for a message."""
+    """Return a value as text for a message, in the words of JSON."""
     if isinstance(value, ForeignTable):
         return value.name
-    return "a list" if isinstance(value, tuple) else shown(value)
+    return "null" if value is None else "a list" if isinstance(value, tuple) else shown(value)
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:
@@ -204,7 +204,7 @@ def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any
 def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> dict[str, Any]:
     """Return the keys of [privacy] from the file and from flags. Raises InputError if they contradict each other."""
     for key, value in asserted.table.items():
-        if known.get(key, value) != value:
+        if key in known and known[key] != value:
             raise InputError(
                 f"{name}: --{key.replace('_', '-')} {shown(value)} contradicts the file, which states {shown(known[key])}"
             )

@@ -56,6 +56,12 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
         raise config.refused("expected no seed, since whoever knows it knows the noise: use --ignore seed if nobody knows it")
     _require_bounds(config)
     _require_sampling(config, sampling, ignored)
+    comments = COMMENTS | COMMENTS_IF_ACCUMULATED if config.count("gradient_accumulation_steps") > 1 else COMMENTS
+    return file_of(_tables(config, asserted, sampling), ("From a DPKerasConfig of jax-privacy.",), comments, place)
+
+
+def _tables(config: ForeignTable, asserted: Asserted, sampling: str) -> dict[str, Any]:
+    """Return the tables of the pipeline file. Raises InputError if a field has a wrong value or contradicts a flag."""
     batches = config.count("gradient_accumulation_steps")
     noise = config.number("noise_multiplier")
     # The root and the quotient each err by at most half a unit in the last place. One float down and a factor 1 - 2^-52 exceed both errors,
@@ -73,14 +79,12 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
         "steps": config.count("train_steps") * batches,
         "sampling": {"scheme": sampling, "batch_size": config.count("batch_size")},
     }
-    tables = {
+    return {
         "format": 1,
-        "privacy": {**with_asserted(known, asserted, place), "releases": "all-checkpoints"},
+        "privacy": {**with_asserted(known, asserted, config.name), "releases": "all-checkpoints"},
         "budget": {"epsilon": config.number("epsilon"), "delta": config.number("delta")},
         "mechanism": [entry],
     }
-    comments = COMMENTS | COMMENTS_IF_ACCUMULATED if batches > 1 else COMMENTS
-    return file_of(tables, ("From a DPKerasConfig of jax-privacy.",), comments, place)
 
 
 def _require_bounds(config: ForeignTable) -> None:

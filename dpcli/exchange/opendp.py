@@ -11,11 +11,12 @@ from dpcli.exchange.foreign import (
     ForeignTable,
     dp_entry,
     file_of,
+    in_words,
     read_fields,
     with_asserted,
     zcdp_entry,
 )
-from dpcli.file.toml.shown import escaped, shown
+from dpcli.file.toml.shown import escaped
 
 CALL_FIELDS = ("__function__", "__module__")  # fields of every serialised call
 OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a serialised call may have
@@ -77,7 +78,7 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
     table.require_fields(CALL_FIELDS, OPTIONAL_CALL_FIELDS, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
-        raise table.refused(f"expected __function__ to be a name, found {shown(name)}")
+        raise table.refused(f"expected __function__ to be a name, found {in_words(name)}")
     arguments = table.table("__kwargs__").fields if table.has("__kwargs__") else {}
     return name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments)
 
@@ -87,7 +88,7 @@ def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, 
     call.require_fields((*SPACE_FIELDS, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
-        raise call.refused(f"expected d_mids to be a list of losses, found {shown(losses)}")
+        raise call.refused(f"expected d_mids to be a list of losses, found {in_words(losses)}")
     return call, losses
 
 
@@ -121,7 +122,7 @@ def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:
     """Return the two values of a loss of an approximate measure. Raises InputError unless the loss is a pair."""
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if not isinstance(pair, list) or len(pair) != 2:
-        raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
+        raise call.refused(f"expected a loss with its delta, found {in_words(loss)}")
     return {"loss": pair[0], "delta": pair[1]}
 
 

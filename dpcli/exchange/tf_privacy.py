@@ -57,16 +57,6 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     flags = _flags(data, ignored, place)
     flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)
     halved = flags.fields.get(MICROBATCHING, True)
-    delta = DEFAULT_DELTA if asserted.delta is None else asserted.delta
-    if flags.has("delta"):
-        delta = flags.number("delta")
-    known = {
-        "adjacency": asserted.adjacency or "add-remove",
-        "dataset_size": flags.count("N"),
-        "delta": delta,
-    }
-    if flags.has("max_examples_per_user") and asserted.unit != "example":
-        known |= {"unit": asserted.unit or "user", "max_contributions": flags.count("max_examples_per_user")}
     epochs = flags.number("epochs")
     entry = {
         "name": "dp-sgd",
@@ -75,14 +65,24 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
         "epochs": int(epochs) if epochs.is_integer() else epochs,
         "sampling": {"scheme": sampling, "batch_size": flags.count("batch_size")},
     }
-    privacy = {**with_asserted(known, asserted, place), "releases": "all-checkpoints"}
-    comments = dict(COMMENTS)
-    if halved:
-        comments |= COMMENTS_IF_HALVED
+    comments = COMMENTS | COMMENTS_IF_HALVED if halved else COMMENTS
     if not flags.has("delta") and asserted.delta is None:
-        comments |= COMMENTS_IF_DEFAULT_DELTA
+        comments = comments | COMMENTS_IF_DEFAULT_DELTA
     heading = (f"From flags of compute_dp_sgd_privacy: {escaped(place)}.",)
-    return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, comments, place)
+    return file_of({"format": 1, "privacy": _privacy(flags, asserted), "mechanism": [entry]}, heading, comments, place)
+
+
+def _privacy(flags: ForeignTable, asserted: Asserted) -> dict[str, Any]:
+    """Return the [privacy] table. Raises InputError if the flags contradict the keys that the user states."""
+    delta = DEFAULT_DELTA if asserted.delta is None else asserted.delta
+    known = {
+        "adjacency": asserted.adjacency or "add-remove",
+        "dataset_size": flags.count("N"),
+        "delta": flags.number("delta") if flags.has("delta") else delta,
+    }
+    if flags.has("max_examples_per_user") and asserted.unit != "example":
+        known |= {"unit": asserted.unit or "user", "max_contributions": flags.count("max_examples_per_user")}
+    return {**with_asserted(known, asserted, flags.name), "releases": "all-checkpoints"}
 
 
 def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:

@@ -13,12 +13,13 @@ from dpcli.exchange.foreign import (
     ForeignTable,
     dp_entry,
     file_of,
+    in_words,
     read_fields,
     with_asserted,
     zcdp_entry,
 )
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.toml.shown import escaped, quoted, shown
+from dpcli.file.toml.shown import escaped, quoted
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
@@ -59,7 +60,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     name, budget = _typed(session.table("privacy_budget"), BUDGETS)
     budget.require_fields(BUDGETS[name], (), ignored)
     changes = session.table("protected_changes")
-    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
+    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), table, ignored) for table in changes.fields]
     kinds = {change.kind for change in counted}
     if len(kinds) != 1:
         raise session.refused(
@@ -96,8 +97,8 @@ class ProtectedChange(NamedTuple):
     records: int
 
 
-def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
-    """Return the protected change of one table. Raises InputError for a change that a pipeline file cannot state."""
+def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> ProtectedChange:
+    """Return the protected change of a table. Raises InputError for a change that a pipeline file cannot state."""
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
@@ -106,9 +107,9 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
-    space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else change.name
+    space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else table
     if type(space) is not str:
-        raise change.refused(f"expected id_space to be a name, found {shown(space)}")
+        raise change.refused(f"expected id_space to be a name, found {in_words(space)}")
     return ProtectedChange(space, kind, rows)
 
 
@@ -129,7 +130,7 @@ def session_of(pipeline: Pipeline, table: str) -> str:
         table: Name of the table.
 
     Raises:
-        InputError: The pipeline has several mechanisms, or its mechanism is not a stated guarantee for all rows.
+        InputError: A Session cannot express the pipeline. The message has the reason.
     """
     for problem in _session_problems(pipeline):
         raise InputError(f"a Session of Tumult Analytics has one budget, for rows that are added or removed: {problem}")

@@ -90,7 +90,7 @@ def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
 COMMAND_TABLES = {**SECTIONS, "release": RELEASED["source"]} if RELEASED else SECTIONS  # the class of each command's table
 
 # The lists by name, as functions that return them.
-EVERY: dict[str, Callable[[], Terms]] = {
+GENERATED: dict[str, Callable[[], Terms]] = {
     "accountants": accountants,
     **{name: partial(_summaries, name) for name in LISTS},
     "formats": partial(_of_modules, FORMATS),

@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
 from dpcli.document.formats.troff import ManualSection, unset
-from dpcli.explain.lists import EVERY, WIDTH, filled, hanging, module_words
+from dpcli.explain.lists import GENERATED, WIDTH, filled, hanging, module_words
 from dpcli.explain.topics import SYMBOLS, TERMS, TOPICS, Topic, topic
 from dpcli.file.keys.annotations import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of
@@ -78,7 +78,6 @@ def _known_parts(phrase: str) -> list[str]:
 
 def _similar_words(key: str) -> list[str]:
     """Return the words that begin with an unknown word, then words with a similar spelling."""
-
     wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
     longer = [choice for choice in choices if choice.startswith(f"{wanted}-")]
@@ -153,25 +152,25 @@ def _singular(part: str) -> str:
 def _texts(word: str) -> Iterator[str]:
     """Yield the text of each table that has a word."""
     if word in ACCOUNTANTS:
-        yield _accountant(word)
+        yield _accountant_text(word)
     if word in SELECTING:
-        yield of_word(word)
+        yield _word_text(word)
     if word in TERMS:
         yield f"{word}\n\n{filled(TERMS[word])}"
     if word in COMPUTED:
         yield load(COMPUTED[word])()
     if word in TOPICS:
-        yield plain(word, topic(word))
+        yield _topic_text(word, topic(word))
     if word in table_paths():
-        yield of_table(word)
+        yield _table_text(word)
     for name, (kind, table) in LISTED.items():
         if word in table:
-            yield f"{word}: {kind}\n\n{filled(dict(EVERY[name]())[word])}"
-    if text := of_key(word):
+            yield f"{word}: {kind}\n\n{filled(dict(GENERATED[name]())[word])}"
+    if text := _key_text(word):
         yield text
 
 
-def _accountant(name: str) -> str:
+def _accountant_text(name: str) -> str:
     result = load(ACCOUNTANTS[name])
     lines = [
         f"{name}: {result.title}",
@@ -191,16 +190,16 @@ def table_paths() -> tuple[str, ...]:
     return tuple(dict.fromkeys(place.path for place in every_table() if place.path))
 
 
-def of_table(path: str) -> str:
+def _table_text(path: str) -> str:
     """Return the keys of the tables with this dotted key, by name only where a word selects the table; "" if there are none."""
     places = [place for place in every_table() if place.path == path]
-    plain = [_complete(place) for place in places if not place.word]
-    return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
+    complete = (_place_text(place) for place in places if not place.word)
+    return "\n\n".join([*complete, *_choice_texts([place for place in places if place.word])])
 
 
-def of_word(word: str) -> str:
+def _word_text(word: str) -> str:
     """Return the meaning of a word that selects the keys of a table, its keys, and the premises of a mechanism or a sampling scheme."""
-    return "\n\n".join([*(_complete(place) for place in every_table() if place.word == word), *_premises(word)])
+    return "\n\n".join([*(_place_text(place) for place in every_table() if place.word == word), *_premises(word)])
 
 
 def _premises(word: str) -> Iterator[str]:
@@ -208,19 +207,19 @@ def _premises(word: str) -> Iterator[str]:
         yield "\n".join(["premises:", *(hanging(str(premise)) for premise in load(target).premises)])
 
 
-def of_key(name: str) -> str:
+def _key_text(name: str) -> str:
     """Return every place of a key, or its place in one table for a dotted key; "" if no table has it."""
     path, _, key = name.rpartition(".")
     lines = places_of(key, path or None)
     return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
 
 
-def _complete(place: TablePlace) -> str:
+def _place_text(place: TablePlace) -> str:
     keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys"]
     return "\n".join([place.title, "", filled(place.doc), "", *keys])
 
 
-def _choices(places: list[TablePlace]) -> Iterator[str]:
+def _choice_texts(places: list[TablePlace]) -> Iterator[str]:
     if places:
         choices = (hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)
         yield "\n".join(["further keys:", *choices])
@@ -229,7 +228,7 @@ def _choices(places: list[TablePlace]) -> Iterator[str]:
         )
 
 
-def plain(name: str, topic: Topic) -> str:
+def _topic_text(name: str, topic: Topic) -> str:
     """Return a topic as text: its title, then its sections. Literal blocks are indented by four spaces."""
     return "\n\n".join([f"{name}: {topic.title}", *chain.from_iterable(map(_section, topic.sections))])
 

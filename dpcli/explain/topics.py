@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from dpcli.document.formats.troff import ManualSection, literal
-from dpcli.explain.lists import EVERY
+from dpcli.explain.lists import GENERATED
 
 FENCE = "```"
 TERM = re.compile(r"- \*\*(.+?)\*\*: (.*)", re.S)
@@ -66,7 +66,7 @@ def _sections(blocks: list[str]) -> Iterator[ManualSection]:
 
 def _terms(block: str) -> tuple[tuple[str, str], ...]:
     if listed := LIST.fullmatch(block):
-        return EVERY[listed[1]]()
+        return GENERATED[listed[1]]()
     item = TERM.fullmatch(block)
     return ((item[1], item[2]),) if item else ()
 

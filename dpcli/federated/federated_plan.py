@@ -31,7 +31,6 @@ class FederatedPlan(FilePlan):
     """The plan of a file with [federated].
 
     Attributes:
-        table: The [federated] table.
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
         portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.
@@ -66,9 +65,7 @@ class FederatedPlan(FilePlan):
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
         """Return a pipeline with the cost of a number of rounds. Entries that read the sample of the round's entry are included.
 
-        Args:
-            rounds: A multiple of `portion`.
-            with_rest: Whether to include the entries that no round performs.
+        The number is a multiple of `portion`. with_rest: whether to include the entries that no round performs.
         """
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
@@ -121,10 +118,6 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
 
 def read_federated(data: bytes, path: str) -> Federated:
     """Return the [federated] table of a file. The other tables of the file must be valid too.
-
-    Args:
-        data: Content of the file.
-        path: Path of the file, for messages.
 
     Raises:
         InvalidFile: The file has problems, each reported at its place, or it has no [federated].

@@ -42,13 +42,7 @@ PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregati
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key by which the file costs less than its rounds.
-
-    Args:
-        table: The [federated] table.
-        tables: All tables of the file, which is otherwise valid.
-        findings: The list to which the findings are added.
-    """
+    """Add a finding for each key by which the file costs less than its rounds. The file is otherwise valid."""
     values = read_document(tables, Findings())
     for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
         findings.add("DP005", path, expected, value)
@@ -145,8 +139,6 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
     """Return how often one client may take part in `rounds` consecutive rounds. Without any limit, it may take part in all of them.
 
     Args:
-        table: The [federated] table.
-        rounds: The number of consecutive rounds.
         rate: Share of the clients that take part in one round; None if it is unknown. A pass has at least floor(1 / rate) rounds.
         first: Whether the first of these rounds begins a pass. Otherwise the rounds may overlap one more pass.
     """

@@ -66,7 +66,6 @@ def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> Participatio
     """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
 
     Args:
-        plan: The plan of the run.
         paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
             client. Without passes, one round does.
     """

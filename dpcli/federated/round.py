@@ -166,11 +166,7 @@ class ServerDraws:
 def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | ServerDraws:
     """Return an iterator over the clients of each round, or the reason why the server has to draw the clients itself.
 
-    Clients are numbered from 0.
-
-    Args:
-        plan: The plan of the run.
-        clients: The true number of clients; None for the declared number.
+    Clients are numbered from 0. clients: the true number of clients; None for the declared number.
 
     Raises:
         InputError: The true number of clients contradicts the declared number (see `sampler`).

@@ -23,7 +23,6 @@ class Author:
     """The author of a commit.
 
     Attributes:
-        name: The name in the commit.
         mail: The address in the commit, without brackets.
         mapped: The name and the address that .mailmap states for this author, if they differ from the commit; else two empty texts.
         co_authors: The authors in lines "Co-authored-by" of the message. A forge adds such lines when it squashes several commits into one.

@@ -102,13 +102,7 @@ def present_files(top: str) -> frozenset[str]:
 
 
 class TreeEntry(NamedTuple):
-    """An entry of a commit.
-
-    Attributes:
-        mode: The kind of the entry and its permissions.
-        blob: Name of the object.
-        path: Path in the repository.
-    """
+    """An entry of a commit."""
 
     mode: bytes
     blob: bytes

@@ -31,7 +31,6 @@ class PastFile:
     """A file as it was committed.
 
     Attributes:
-        data: The content of the file.
         earlier_path: The earlier path in the repository, if the file was renamed; else "".
         share: The share of its keys and values that the current file contains.
     """
@@ -53,8 +52,6 @@ class ChangedEntry(NamedTuple):
     """An entry of a commit that differs from the work tree, or that the work tree no longer has.
 
     Attributes:
-        path: Path in the repository.
-        blob: Name of the object.
         is_present: Whether the work tree still has a file or link at the path.
     """
 

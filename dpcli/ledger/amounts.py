@@ -25,6 +25,7 @@ MOST_DIGITS = 60  # digits, without leading zeros
 EXACT = Context(prec=700, Emin=-5000, Emax=5000, traps=[Inexact, InvalidOperation, Overflow])
 AT = "@"  # separates the name of an amount, which has no "@", from the name of a block in a key
 ZERO = Decimal(0)
+SLACK = Decimal("1.000000001")  # factor by which costs may differ, as two versions of dpcli may compute different last digits
 _UP = Context(prec=DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
 

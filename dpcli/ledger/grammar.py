@@ -102,7 +102,7 @@ ENTRIES = {
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
     "rate": {"per_day": "runs", "why": "said"},
-    "acknowledge": {"finding": "said", "why": "said"},
+    "acknowledge": {"finding": "said", "why": "said", **APPROVED},
 }
 # The entries that can be proposed, without the fields that the approval adds.
 ASKS = {
@@ -110,6 +110,7 @@ ASKS = {
     "void": {"kind": "name", "key": "name", "why": "said"},
     "quota": {"kind": "name", **QUOTA},
     "moved": {"kind": "name", "to": "said", "why": "said"},
+    "acknowledge": {"kind": "name", "finding": "said", "why": "said"},
 }
 TERMS = {
     "unit": "name",

@@ -461,15 +461,20 @@ class Ledger:
         self._require_current("rate")
         return self._append(SetRate(per_day, visible_text(why)), "")
 
-    def acknowledge(self, finding: str, why: str) -> Receipt:
+    def acknowledge(self, finding: str, why: str, expires: str | None = None) -> Receipt:
         """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.
 
+        In a two-person ledger this is a proposal.
+
+        Args:
+            expires: As in `amend`.
+
         Raises:
-            InputError: The reason is missing.
+            InputError: The reason is missing, or as in `amend` for `expires`.
             LedgerError: The definitions of the database are of an earlier version, which knows no acknowledgement.
         """
         self._require_current("acknowledgement")
-        return self._append(Acknowledge(finding, visible_text(why)), "")
+        return self._append(Proposable(Acknowledge(finding, visible_text(why)), expires), "")
 
     def _require_current(self, entry: str) -> None:
         """Check that the definitions of the store accept the new kinds of entries. Raises LedgerError if they are of an earlier version."""

@@ -171,12 +171,24 @@ class Charge:
                 f'key "{self.key}": expected a run of {self.who}, found a run that was charged to {run.content.get("who")}: '
                 "a new run needs a key of its own"
             )
+        if run.content.get("who") != self.who:
+            self._refuse_less(run)
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found the key of a voided reservation')
         if self.kind == "reserve" and run.status != "reserved":  # a second start would draw noise again
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found a run that is {run.status}: {OWN_KEY}'
             )
+
+    def _refuse_less(self, run: Run) -> None:
+        """Check that another person charged at least the cost of this request for the same run. Raises LedgerError if not."""
+        for name, value in amounts.read(self.cost.amounts).items():
+            paid = run.cost.get(name, amounts.ZERO)
+            if value > paid * amounts.SLACK:
+                raise LedgerError(
+                    f'key "{self.key}": expected a charge of at least {value:.10g} of {name} for this run, found {paid:.10g} in entry '
+                    f"{run.seq} of {run.content.get('who')}, which dpcli budget verify reports: charge the run under another key"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,13 @@ OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
 LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
 # The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
-TWO_PERSONS = ("amend", "void", "quota", "moved")  # kinds of entries that a two-person ledger accepts only if approved
+TWO_PERSONS = (
+    "amend",
+    "void",
+    "quota",
+    "moved",
+    "acknowledge",
+)  # kinds of entries that a two-person ledger accepts only if approved
 KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
 COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted
 # The statuses that a run may have before each kind of entry.

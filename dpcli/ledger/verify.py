@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 ANCHOR = "dpcli/anchor/v1"  # value of "schema" in an anchor file
 CACHED_COSTS = 1_000  # number of different runs whose costs are cached; it limits the memory
-SLACK = Decimal("1.000000001")  # factor by which costs may differ, as two versions of dpcli may compute different last digits
+# Largest numbers of characters of a version of dpcli and of a fault in a finding. Whoever writes an entry chooses its texts, and an entry
+# that acknowledges the finding has to hold them.
+LONGEST_VERSION, LONGEST_PROBLEM = 40, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +89,44 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     prices = Prices(terms)
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
-    answered: dict[str, int] = {}  # the number of the entry that acknowledges a finding
+    answered: dict[str, int] = {}  # the number of the entry that acknowledges a finding of an entry before it
+    found = set(map(visible_text, terms_problems))
     computed = 0
     for entry in ledger.reread(state.head):
         if entry.kind == "propose":
             proposed[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in entry.content:
             notes += _lookalike_approver(proposed[entry.content["proposal"]], entry)
-        if entry.kind == "acknowledge":
+        if entry.kind == "acknowledge" and entry.content["finding"] in found:
             answered[str(entry.content["finding"])] = entry.row.seq
         if "caps" in entry.content and terms.mode != "declared":
-            terms_problems += _excess_of_caps(terms, entry)
+            excess = tuple(_excess_of_caps(terms, entry))
+            terms_problems += excess
+            found.update(map(visible_text, excess))
         if "cost" in entry.content:
             if progress is not None:
                 progress(computed, state.charges)
             computed += 1
-            problems += prices.problems_of(entry)
+            wrong = tuple(prices.problems_of(entry))
+            problems += wrong
+            found.update(map(visible_text, wrong))
     findings = (*terms_problems, *problems)
     still_open = tuple(finding for finding in findings if visible_text(finding) not in answered)
     acknowledged = tuple((finding, answered[text]) for finding in findings if (text := visible_text(finding)) in answered)
     return Verified(state.head.seq, computed, state.head, still_open, (*notes, *_notes_on_store(ledger)), acknowledged)
 
 
-def acknowledge(ledger: Ledger, finding: str, why: str, progress: Callable[[int, int], None] | None = None) -> Receipt:
-    """Record the answer to a finding, after a verification that has this finding, word for word.
+def acknowledge(
+    ledger: Ledger,
+    finding: str,
+    why: str,
+    progress: Callable[[int, int], None] | None = None,
+    expires: str | None = None,
+) -> Receipt:
+    """Record the answer to a finding, after a verification that has this finding, word for word. In a two-person ledger, propose it.
 
     Raises:
-        InputError: The verification has no such finding that is not acknowledged, or the reason is missing.
+        InputError: The verification has no such finding that is not acknowledged, or as `Ledger.acknowledge`.
         LedgerError: As `verify`, if the dataset has moved, and if the entry cannot be written.
     """
     ledger.state().refuse_moved()
@@ -127,7 +140,7 @@ def acknowledge(ledger: Ledger, finding: str, why: str, progress: Callable[[int,
             f"FINDING: expected a line of dpcli budget verify, word for word, found {finding[:60]!a}; open findings: "
             f"{len(result.problems)}{'' if not result.problems else ', the first: ' + visible_text(result.problems[0])[:300]}"
         )
-    return ledger.acknowledge(text, why)
+    return ledger.acknowledge(text, why, expires)
 
 
 def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
@@ -228,7 +241,7 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
         yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
         return
     for name, value in amounts.read(entry.content["caps"]).items():
-        if name not in sound or value > sound[name] * SLACK:
+        if name not in sound or value > sound[name] * amounts.SLACK:
             cap = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
             yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
@@ -301,13 +314,13 @@ class Prices:
 
         A charge whose cost cannot be computed is a problem as well.
         """
-        place = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        place = f'entry {entry.row.seq} ("{entry.key}", dpcli {str(entry.content.get("dpcli"))[:LONGEST_VERSION]})'
         try:
             problem = " and ".join(_problems_of_charge(self, entry))
         except Exception as error:  # a forged run can cause any error
             problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
         if problem:
-            yield f"{place}: {problem}"
+            yield f"{place}: {problem[:LONGEST_PROBLEM]}"
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
         """Return the cost of a run by amount, from the cache if it is known. Raises as `LedgerTerms.price`. Errors are not cached."""
@@ -361,7 +374,7 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
         return
     for name, value in cost.items():
         paid = charged.get(name, Decimal(0))
-        if value > paid * SLACK:
+        if value > paid * amounts.SLACK:
             least = "at least " if run.least else ""
             yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import ceil
 
 from dpcli.file.pipeline.model import OWN, Entry, Pipeline
-from dpcli.file.pipeline.parts import marked_by_a_blank, named
+from dpcli.file.pipeline.parts import differing, marked_by_a_blank, named
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import findings_where_on, has_cover_note
@@ -101,8 +101,6 @@ def _ambiguous_samples(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[
     for path, entry in same_sampling:
         if entry.sample is not None or entry is first:
             continue
-        from dpcli.file.pipeline.parts import differing
-
         keys = [key for key, *_ in differing(first, entry)]
         also = f" (and {' and '.join(keys)} in the same form)" if keys else ""
         message = (

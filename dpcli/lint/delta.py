@@ -28,7 +28,6 @@ def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, p
     Args:
         given: The deltas by their names in messages; None for a delta that is not given.
         dataset_size: Number of records; None if it is unknown. For several files it is the largest number, which needs the smallest delta.
-        path: Path in the findings.
     """
     if dataset_size is None:
         unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]

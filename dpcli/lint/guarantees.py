@@ -166,7 +166,9 @@ def _mixed_adjacencies(pipeline: Pipeline) -> Iterator[RuleFinding]:
     adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
         if entry.spec.shows_presence and adjacency is Adjacency.ADD_REMOVE:
-            message = "it hides the category of a record, not its presence: expected adjacency = replace-one or zero-out, found add-remove"
+            message = (
+                "it hides what a record reports, not its presence: expected adjacency = replace-one or zero-out, found add-remove"
+            )
             yield RuleFinding((*path, "type"), message)
         stated: Adjacency | None = getattr(entry.spec, "adjacency", None)
         if stated is not None:
@@ -218,7 +220,7 @@ MIXED_ADJACENCY = RuleInfo(
     title="adjacencies mixed",
     what="A stated guarantee holds under another adjacency than that of the file. A guarantee under add-remove or zero-out in a "
     "file with replace-one is converted, as two changes (a warning). Any other difference has no conversion "
-    "(an error). randomized-response under add-remove is an error too, because an absent record gives no answer.",
+    "(an error). randomized-response and shuffled-reports under add-remove are errors too, because an absent record gives no answer.",
     why="Under add-remove a mechanism has about half the epsilon that it has under replace-one. A sum over both relations "
     "has no meaning. Two published accountants disagree about one mechanism for this reason.",
     fix="State the guarantee under the adjacency of the file, from its proof; or change the adjacency of the file.",
@@ -287,11 +289,6 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
 
     It states the largest true-positive rate at a false-positive rate of 1 %, which is 1 - (1 - 0.01 - delta) e^-epsilon, rounded up to
     0.0001 %. (This bound is the smaller one of the two in Kairouz et al. 2015, arXiv:1311.0776, if epsilon is above about 5.)
-
-    Args:
-        epsilon: The epsilon, above LARGE.
-        shown: The epsilon as text.
-        delta: The delta.
     """
     hit_rate = 100.0 - (99.0 - 100.0 * delta) * exp(-epsilon)  # in percent
     rounded_up = min(ceil(1e4 * hit_rate) / 1e4, 100.0)

@@ -91,8 +91,6 @@ class Repair:
     """A repair at a key: a new value, a new name, or both.
 
     Attributes:
-        mend: The description of the repair.
-        path: Path of the key.
         value: The new value; None to keep the value.
         name: The new name of the key; None to keep the name.
     """
@@ -167,7 +165,6 @@ def _first_success(
     """Return the text after all repairs or, if they fail together, after the first that succeeds alone; None if all fail.
 
     Args:
-        text: The text.
         repairs: Repairs, each with an object that `succeeds` needs.
         succeeds: Function that judges the new text, given the repairs that were made.
     """

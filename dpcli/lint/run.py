@@ -84,9 +84,7 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
     """Return the pipeline in a file, and the findings about it.
 
-    Args:
-        path: Path of the file.
-        delta: Value of --delta, which is judged too; None if the flag is not given.
+    delta: value of --delta, which is judged too; None if the flag is not given.
 
     Raises:
         InvalidFile: The file is no valid pipeline.
@@ -101,7 +99,6 @@ def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = 
     """Return the findings of the rules about a pipeline in the order of its lines, followed by those about `deltas`.
 
     Args:
-        pipeline: The pipeline.
         data: The bytes from which it was read.
         deltas: Deltas from outside of the file by their names in messages, as in `judged_deltas`.
     """
@@ -112,7 +109,6 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
     """Return the findings of DP105 and DP306 about the deltas of a file and of a flag, for commands that check no other rule.
 
     Args:
-        pipeline: The pipeline.
         data: The bytes from which it was read.
         flag: Value of --delta; None if the flag is not given.
         used: Delta of the result; None if the result has no delta, so that there are no findings.

@@ -22,9 +22,7 @@ OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})  # text
 def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, Any]]:
     """Yield the path, the normalized name and the value of every key of these sections, including inner tables.
 
-    Args:
-        pipeline: The pipeline.
-        sections: Names of sections; RELEASING if there are none.
+    Without `sections`, those of RELEASING are searched.
     """
     for section, table in pipeline.sections:
         if section in (sections or RELEASING):
@@ -93,10 +91,7 @@ def findings_where(
     """Yield a finding for each of `keys` in the sections whose value is wrong.
 
     Args:
-        pipeline: The pipeline.
         keys: Normalized names of keys.
-        wrong: Function that returns whether a value is wrong.
-        message: Message of the findings.
         sections: As in `settings`.
     """
     for path, name, value in settings(pipeline, *sections):

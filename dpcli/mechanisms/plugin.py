@@ -12,6 +12,7 @@ PLUGIN = Plugin(
         "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian:DiscreteGaussianSpec",
         "discrete-laplace": "dpcli.mechanisms.noise.discrete_laplace:DiscreteLaplaceSpec",
         "randomized-response": "dpcli.mechanisms.choice.randomized_response:RandomizedResponseSpec",
+        "shuffled-reports": "dpcli.mechanisms.choice.shuffled_reports:ShuffledReportsSpec",
         "exponential": "dpcli.mechanisms.choice.exponential:ExponentialSpec",
         "report-noisy-max": "dpcli.mechanisms.choice.noisy_max:ReportNoisyMaxSpec",
         "permute-and-flip": "dpcli.mechanisms.choice.noisy_max:PermuteAndFlipSpec",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.account_rows import AccountRow
+from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Bar, Chart, Tone
-from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
+from dpcli.plots.drawing import name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
 WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic, as the shortest bar would vanish
@@ -38,7 +40,8 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
     """Return an axis from 0, or a logarithmic axis if all epsilons are positive and differ by more than a factor of WIDE."""
     smallest, largest = min(epsilons), max(epsilons)
     if smallest > 0.0 and largest > WIDE * smallest:
-        low = 10.0 ** math.floor(math.log10(smallest / 2.0))  # a power of ten that leaves a visible part of the shortest bar
+        # a power of ten that leaves a visible part of the shortest bar
+        low = 10.0 ** math.floor(math.log10(max(smallest / 2.0, sys.float_info.min)))
         return Axis("epsilon", low, LOG_ROOM * largest, scale="log")
     return Axis("epsilon", 0.0, LINEAR_ROOM * (largest or 1.0))
 
@@ -46,7 +49,7 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:
     """Return the bar of an accountant; that of the headline stands out. position: height, from 0 at the bottom."""
     tone = Tone.MAIN if row is account.winner else Tone.MUTED
-    label = bound(row.upper) if row.accountant.sound else f"~ {bound(row.upper)}"
+    label = up(row.upper) if row.accountant.sound else f"~ {up(row.upper)}"
     return Bar(row.accountant.name, label, float(position), row.upper, tone)
 
 

@@ -79,11 +79,6 @@ def epsilon_at_most(account: Account) -> str:
     return f"epsilon <= {up(account.upper)} ({account.winner.accountant.name})"
 
 
-def bound(value: float) -> str:
-    """Return an upper bound as text, rounded up."""
-    return up(value)
-
-
 def percent_up(share: float) -> str:
     """Return a share in percent as text, rounded up."""
     return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"

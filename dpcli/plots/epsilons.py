@@ -246,6 +246,8 @@ def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
 def certificate(epsilons: Iterable[Epsilon]) -> str:
     """Return a note on the points of a line: that they are bounds, and their distance from the true epsilon if it is certified."""
     values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # an upper bound of 0 is exact
+    if not values:
+        return "epsilon is 0 at every point"
     gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
     points = f"{len(values)} points, each an upper bound on epsilon"
     if not gaps:

@@ -6,7 +6,7 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     commands={
-        "plot": ("dpcli.plots.commands.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
+        "plot": ("dpcli.plots.commands.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
     },
     plots={
         "epsilon-steps": "dpcli.plots.epsilon_steps:chart",

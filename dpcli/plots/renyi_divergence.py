@@ -8,11 +8,12 @@ from dpcli.accountants.base import Failing, PrivacyProfile, merged, split_failur
 from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
 from dpcli.file.pipeline.resolve import steps_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
-from dpcli.plots.drawing import bound, name_of, setting
+from dpcli.plots.drawing import name_of, setting
 from dpcli.plots.epsilons import Question
 
 POINTS = 61  # number of orders
@@ -48,7 +49,7 @@ def chart(question: Question) -> Chart:
     )
     order_span = log_span(x for line in lines for x, _ in line.points)
     low, high = log_span((y for line in lines for _, y in line.points), ROOM)
-    best_label = f"best order {best:.4g}: epsilon <= {bound(epsilon)} (rdp)"
+    best_label = f"best order {best:.4g}: epsilon <= {up(epsilon)} (rdp)"
     return Chart(
         kind="rdp",
         title="Renyi divergence by order, and the epsilon that it gives",

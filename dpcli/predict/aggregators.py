@@ -159,7 +159,6 @@ class Aggregator(ABC):
         Args:
             counts: Counts of the queries that were answered.
             largest: Largest counts of all queries that were asked.
-            order: Renyi order of the cost.
 
         Raises:
             CannotCertify: If the sensitivity is not known.

@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, require_count
 
 ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -50,7 +50,6 @@ class PostgresQueries:
 
     Args:
         url: postgresql://user@host/database#name, with the name of the count.
-        identity: Fingerprint of the fitted system.
         total: Number of answers that may be granted in all.
         new: Whether to make the count if there is none. If False, a missing count is an error.
         seconds: Longest wait for locks and answers of the server, in seconds.
@@ -74,14 +73,14 @@ class PostgresQueries:
         with self._transaction() as connection:
             return self._count(connection).taken
 
-    def take(self, count: int = 1) -> Granted:
+    def take(self, count: int = 1) -> int:
         require_count(count)
         with self._transaction() as connection:
             current = self._count(connection, lock=True)
             taken = current.after(count, self._place, self._counted_noun)
             if connection.execute(WRITE, (taken, self._name, current.taken)).rowcount != 1:
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
-        return Granted(current.taken + 1, count, self.total)
+        return current.taken + 1
 
     def _count(self, connection: Any, lock: bool = False) -> Count:
         if connection.execute(INSTALLED).fetchone() is None:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
@@ -19,27 +19,19 @@ from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count
 from dpcli.sessions.charged import Session, charge, mark_counted, open_session, reason
-from dpcli.sessions.window import Resumable
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.prediction_plan import PredictionPlan
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
-LONGEST_IDENTITY = 200  # largest number of characters of a fingerprint; those of dpcli are shorter
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # Statements contain this warning if no ledger counts the answers.
 RESTORED = (
     "No ledger was charged. dpcli therefore cannot detect that the session's folder was restored to an earlier state and used to answer "
     "again. Protect the folder as you would protect a ledger."
 )
-
-
-class SessionPlan(Resumable, Protocol):
-    """A plan whose session has a folder."""
-
-    @property
-    def folder(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +93,8 @@ def open_queries(
 
     Raises:
         LedgerError: If the count is missing, locked, damaged or a copy, belongs to another session, or has another total.
-        InputError: If the place cannot be read, or `identity` or `total` is not valid.
+        InputError: If the place cannot be read, or `total` is not valid.
     """
-    if not (identity.isascii() and identity.isprintable() and 1 <= len(identity) <= LONGEST_IDENTITY):
-        raise InputError(
-            f"identity: expected a fingerprint of at most {LONGEST_IDENTITY} printable characters, found {identity[:60]!a}"
-        )
     require_count(total, "total")
     if place.startswith(POSTGRES):
         budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
@@ -122,7 +110,7 @@ def open_queries(
 
 
 def begin_session(
-    plan: SessionPlan,
+    plan: PredictionPlan,
     command: str,
     ledger: Ledger | None,
     resume: bool,
@@ -135,7 +123,6 @@ def begin_session(
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
-        command: Name of the command, for the ledger.
         ledger: Ledger to charge; None if there is none.
         resume: Whether to continue the session in the folder.
         moved, place: As in `AnswerCount.open`, for every count.
@@ -168,7 +155,6 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
     If earlier states of both files are restored, this function does not detect it.
 
     Args:
-        path: File of answers.
         last: Number of the last answer in it, from 1; 0 if there is none.
     """
     if last > budget.taken():

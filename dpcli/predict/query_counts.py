@@ -21,15 +21,6 @@ UNSURE = "nothing is answered, and the request may have been counted or not: ask
 LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The answers that one request may draw: numbers `first` to `first + count - 1` of `total`. No other request gets them."""
-
-    first: int
-    count: int
-    total: int
-
-
 class QueryBudget(Protocol):
     """The count of one system's answers, which all processes that answer for it share.
 
@@ -44,8 +35,10 @@ class QueryBudget(Protocol):
         """Return the number of answers that have been granted."""
         ...
 
-    def take(self, count: int = 1) -> Granted:
-        """Grant `count` answers, or none. Noise may be drawn only after this returns, when the count is durable.
+    def take(self, count: int = 1) -> int:
+        """Grant `count` answers, or none, and return the number of the first. No other request gets these answers.
+
+        Noise may be drawn only after this returns, when the count is durable.
 
         Raises:
             Denied: If fewer answers are left.
@@ -60,9 +53,7 @@ class Count:
     """The state of the count of one fitted system.
 
     Attributes:
-        identity: Fingerprint of the system.
         total: Number of answers that may be granted in all.
-        taken: Number of answers that have been granted.
     """
 
     identity: str
@@ -105,7 +96,6 @@ class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
     Args:
-        run: Id of the run.
         total: Number of answers that may be granted in all.
         count_name: Name of the count in the ledger.
     """
@@ -116,9 +106,8 @@ class LedgerQueries:
     def taken(self) -> int:
         return self._ledger.state().run(self._run).counts.get(self._count_name, 0)
 
-    def take(self, count: int = 1) -> Granted:
-        after = self._ledger.count(self._run, self._count_name, require_count(count), self.total)
-        return Granted(after - count + 1, count, self.total)
+    def take(self, count: int = 1) -> int:
+        return self._ledger.count(self._run, self._count_name, require_count(count), self.total) - count + 1
 
 
 def require_count(count: int, name: str = "count") -> int:

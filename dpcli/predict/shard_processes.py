@@ -49,7 +49,6 @@ class StartedWork(NamedTuple):
     """A process that has begun to work on a shard.
 
     Attributes:
-        line: Connection to the process.
         own_warmed: Warmed process that was started for this shard alone; None if the process is a fork.
     """
 
@@ -213,7 +212,6 @@ class _WarmedProcess:
     """A process that has built the public part.
 
     Attributes:
-        line: Connection to the process.
         content: Content of the public part.
         forks: Whether it can fork. If not, it does the work on one shard itself.
         end: Function that ends the process. It is also called when this object is deleted.

@@ -26,7 +26,7 @@ from dpcli.base.extras import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, require_count
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
@@ -114,7 +114,6 @@ class SqliteQueries:
     """The count in the file at `path`, which must exist. Only `create` makes such a file.
 
     Args:
-        path: Path of the file.
         identity: Identity of the session whose queries are counted.
         total: Number of queries that may be granted in all.
         moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.
@@ -137,12 +136,12 @@ class SqliteQueries:
         with self._writing() as (_, row):
             return row.count.taken
 
-    def take(self, count: int = 1) -> Granted:
+    def take(self, count: int = 1) -> int:
         require_count(count)
         with self._writing() as (connection, row):
             count_after = replace(row.count, taken=row.count.after(count, self._path, self._counted_noun))
             _write(connection, replace(row, count=count_after))
-        return Granted(row.count.taken + 1, count, self.total)
+        return row.count.taken + 1
 
     @contextmanager
     def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:

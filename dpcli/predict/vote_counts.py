@@ -57,7 +57,6 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
 
     Args:
         values: (n, classes) whole numbers >= 0. Each row adds up to `teachers`.
-        place: Place of the table, for messages.
 
     Raises:
         InputError: If the table is not of this form. The message quotes no row or value, as votes are private.
@@ -79,7 +78,6 @@ def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> Vo
 
     Args:
         values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.
-        place: Place of the table, for messages.
 
     Raises:
         InputError: As for `vote_counts`.

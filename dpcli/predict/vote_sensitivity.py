@@ -35,8 +35,6 @@ class AnswerSensitivity:
 
     Attributes:
         sigma: Standard deviation of the noise on each count, in votes.
-        classes: Number m of labels.
-        order: Renyi order.
     """
 
     sigma: float

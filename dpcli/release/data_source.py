@@ -231,12 +231,10 @@ class SteppedRange:
     """The range of a numeric column in whole steps.
 
     Attributes:
-        column: Name of the column.
         least, most: Smallest and largest number of steps.
         step: Size of a step in units of the column.
     """
 
-    column: str
     least: int
     most: int
     step: float
@@ -259,12 +257,7 @@ class SteppedRange:
 def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
     """Return all keys that a column may have, in the declared order; None if the column does not declare them.
 
-    The keys are the column's domain, false and true, or the integers from min to max.
-
-    Args:
-        column: The column.
-        name: Name of the column, for messages.
-        folder: Folder from which a relative path of a domain file starts.
+    The keys are the column's domain, false and true, or the integers from min to max. The path of a domain file starts from `folder`.
 
     Raises:
         InputError: A domain file is refused by `values_in`.
@@ -281,13 +274,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
-    """Return the lines of a public UTF-8 file in order, without line ends.
-
-    Args:
-        path: Path of the file. A relative path starts from `folder`.
-        key: Key that states the path, for messages.
-        folder: Folder of the pipeline file.
-        most: Largest number of lines.
+    """Return the lines of a public UTF-8 file in order, without line ends. A relative path starts from `folder`; messages name `key`.
 
     Raises:
         InputError: The file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
@@ -317,7 +304,7 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
     assert step is not None
     least = -MOST_STEPS if column.min is None else column.steps(column.min)
     most = MOST_STEPS if column.max is None else column.steps(column.max)
-    return SteppedRange(name, least, most, step)
+    return SteppedRange(least, most, step)
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
@@ -330,14 +317,7 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield the problems because of which the values of a column cannot be summed exactly in 64 bits.
-
-    Args:
-        source: The source.
-        key: Key of the query that names the column, for messages.
-        name: Name of the column.
-        rows: Largest number of rows of one unit in a key.
-    """
+    """Yield the problems because of which the values of a column cannot be summed exactly in 64 bits."""
     column = source.columns.get(name)
     lacking = tuple(number_problems(source, key, name))
     yield from lacking

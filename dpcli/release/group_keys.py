@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
 from dpcli.base.errors import InternalError
-from dpcli.release.aggregate import Aggregation, GroupKey, Steps, quoted
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps, Total, Totals, quoted
 from dpcli.release.data_source import Source, declared_keys_of, stepped_range
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
@@ -17,11 +19,7 @@ def aggregation_of(
 ) -> Aggregation:
     """Return the aggregation of a query whose keys are the columns of `by`.
 
-    Args:
-        query: The query.
-        setting: Source of the query.
-        values: Integers to sum.
-        rows: Largest number of rows of a unit in a key; None for the query's own number.
+    rows: largest number of rows of a unit in a key; None for the query's own number.
     """
     return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
 
@@ -33,18 +31,13 @@ def aggregation_by(
     return Aggregation(setting.source.unit, query.where, keys, values, groups, rows)
 
 
-def group_keys(query: NoisyQuery, setting: QuerySetting) -> tuple[GroupKey, ...]:
+def group_keys(query: Query, setting: QuerySetting) -> tuple[GroupKey, ...]:
     """Return the columns of `by` as keys. They have their declared values, unless the query takes the values from the data."""
     return tuple(column_key(setting, name, declared=not query.shows_keys) for name in query.by)
 
 
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
-    """Return a column as a key.
-
-    Args:
-        setting: Source of the query.
-        name: Name of the column.
-        declared: Whether only declared values count. Other values would reveal who is in the data.
+    """Return a column as a key. declared: whether only declared values count, as other values would reveal who is in the data.
 
     Raises:
         InternalError: Only declared values count, and the column declares none.
@@ -60,27 +53,64 @@ def limited_to_keys(query: Query, source: Source) -> Query:
 
     The query is returned unchanged if it states no max_groups, or if its keys are not all declared in the file by `by` and `bins`.
     """
-    columns = [source.columns[name] for name in query.by]
     edges = getattr(query, "bins", ())
-    has_other_keys = (query.keyed and not edges) or getattr(query, "shows_keys", False)
-    in_another_file = any(column.domain_file for column in columns)  # the price must not depend on a file that may be missing
-    if query.max_groups is None or has_other_keys or in_another_file:
+    has_other_keys = (query.keyed and not edges) or query.shows_keys
+    keys = declared_key_count(query, source)
+    if query.max_groups is None or has_other_keys or keys is None:
         return query
-    keys = math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns)
     if edges:
         keys *= len(edges) - 1
     return replace(query, max_groups=min(query.max_groups, keys))
+
+
+def declared_key_count(query: Query, source: Source) -> int | None:
+    """Return the number of keys that the columns of `by` declare in the file; 1 without `by`, and None if another file declares some.
+
+    The price of a query must not depend on a file that may be missing.
+    """
+    columns = [source.columns[name] for name in query.by]
+    if any(column.domain_file for column in columns):
+        return None
+    return math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns)
+
+
+def changed_keys(query: Query, setting: QuerySetting) -> int:
+    """Return the largest number of keys of `by` in which one change of the data changes rows that count; 1 without `by`.
+
+    A unit counts in at most max_groups keys. If it is replaced, its new rows may count in as many others.
+    """
+    if not query.by:
+        return 1
+    most = 2 * query.groups if setting.adjacency is Adjacency.REPLACE_ONE else query.groups
+    declared = declared_key_count(query, setting.source)
+    return most if declared is None else min(most, declared)
+
+
+def changed_words(query: Query, setting: QuerySetting) -> str:
+    """Return words for the keys of `by` in which one change of the data changes rows that count; "" without `by`."""
+    if not query.by:
+        return ""
+    count = changed_keys(query, setting)
+    return f", in at most {count:,} key{'s' if count != 1 else ''} of {', '.join(query.by)}"
+
+
+def totals_by_key(query: Query, setting: QuerySetting, totals: Totals) -> dict[tuple[KeyValue, ...], Totals]:
+    """Return the totals of each declared key of `by`, in the declared order, by the rest of the key.
+
+    totals: Totals whose keys begin with the columns of `by`.
+    """
+    length = len(query.by)
+    split: dict[tuple[KeyValue, ...], dict[tuple[KeyValue, ...], Total]]
+    split = {key: {} for key in itertools.product(*(key.domain or () for key in group_keys(query, setting)))}
+    for key, total in totals.items():
+        split[key[:length]][key[length:]] = total
+    return dict(split)
 
 
 def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple[str, ...]) -> QueryAnswer:
     """Return the answer with its rows in the declared order of their keys. Rows with other keys, such as a total, come last.
 
     An answer whose keys come from the data, or are not the columns of `by`, is returned unchanged.
-
-    Args:
-        answer: The answer.
-        keys: Keys of the query's aggregation.
-        by: Names of the key columns of the query.
     """
     domains = [key.domain for key in keys]
     if answer.by != by or len(by) != len(keys) or None in domains:
@@ -94,23 +124,12 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     return replace(answer, rows=tuple(sorted(answer.rows, key=places_of)))
 
 
-def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:
-    """Return a key that is the index of the bin of a numeric column."""
-    return GroupKey(quoted(name), None, edges)
-
-
 def stepped_key(source: Source, name: str) -> GroupKey:
     """Return a key that is the clamped value of a numeric column, in whole steps."""
     return GroupKey(quoted(name), steps=steps_of(source, name))
 
 
 def steps_of(source: Source, name: str, squared_about: int | None = None) -> Steps:
-    """Return a numeric column in whole steps.
-
-    Args:
-        source: The source.
-        name: Name of the column.
-        squared_about: Centre, in steps, of squared distances; None to sum the values themselves.
-    """
+    """Return a numeric column in whole steps. squared_about: centre, in steps, of squared distances; None to sum the values themselves."""
     values, missing = stepped_range(source, name), source.columns[name].missing
     return Steps(quoted(name), values.least, values.most, values.step, missing, squared_about)

@@ -53,12 +53,7 @@ def additive_answer(
 ) -> QueryAnswer:
     """Return noisy numbers as an answer, each with a confidence interval that follows from the law of its noise.
 
-    Args:
-        query: The query.
-        release: The mechanism that added the noise.
-        numbers: Noisy numbers by key, in whole steps.
-        covers: Sentence that says which errors the intervals cover.
-        by: Names of the key columns; None for the columns of the query.
+    The numbers are in whole steps. by: as in `answer_of`.
     """
     law, step = law_of(release), release.unit
     rows = []
@@ -78,9 +73,6 @@ def answer_of(
     """Return the answer to a query that consists of these rows.
 
     Args:
-        query: The query.
-        rows: The rows.
-        covers: Sentence that says which errors the intervals cover.
         by: Names of the key columns; None for the columns of the query.
         additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 MEASURE = Key("the statistic that the query asks for")
+BY = Key("columns whose values are the keys; there is one answer for each key")
 CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
 OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
 COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
@@ -45,8 +46,6 @@ class QuerySetting:
     """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
     Attributes:
-        source: The [source] table.
-        adjacency: Adjacency of neighbouring datasets.
         cost: Cost that epsilon, rho or weight determines; None if an error target determines it.
         folder: Folder of the pipeline file, from which the relative path of a domain file starts.
         dataset_size: Number of rows if it is public; None otherwise.
@@ -163,6 +162,22 @@ class Query:
         return ()
 
     @property
+    def shows_keys(self) -> bool:
+        """Return whether the keys are taken from the data and shown if many units have them."""
+        return False
+
+    def key_problems(self, source: Source) -> Iterator[Problem]:
+        """Yield the problems of the columns of `by`: undeclared keys, or keys of a type that cannot be shown."""
+        for position, name in enumerate(self.by):
+            column, place = source.columns.get(name), ("by", position)
+            if column is None:
+                continue  # `needs` reports it
+            if self.shows_keys:
+                yield from shown_problems(column, name, place)
+            elif not column.declares_keys:
+                yield place, self.declared_or_otherwise(), f'"{name}", whose undeclared keys would reveal who is in the data'
+
+    @property
     def rows(self) -> int:
         """Largest number of rows of one unit that count in a key; 1 if the query does not state it."""
         return self.max_rows or 1
@@ -198,7 +213,7 @@ class Query:
 class NoisyQuery(Query):
     """A measure that adds noise to sums over rows, for each key in `by`."""
 
-    by: Annotated[tuple[str, ...], Key("columns whose values are the keys; there is one answer for each key")] = ()
+    by: Annotated[tuple[str, ...], BY] = ()
     error: Annotated[ErrorTarget | None, Key("cost of the query as a bound on its noise: within a distance, with a confidence")] = (
         None
     )
@@ -210,11 +225,6 @@ class NoisyQuery(Query):
         tuple[Literal["non-negative", "whole"], ...],
         Key("postprocessing of the noisy numbers, which costs no privacy and is named in the answer"),
     ] = ()
-
-    @property
-    def shows_keys(self) -> bool:
-        """Return whether the keys are taken from the data and shown if many units have them."""
-        return False
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
         """Return the number of rows in a key for which an error is stated, and words for it.
@@ -243,14 +253,7 @@ class NoisyQuery(Query):
         yield from Query.needs(self, source)
         if "non-negative" in self.postprocess and self.may_be_negative(source):
             yield ("postprocess",), "non-negative only if the exact answer is never below 0", "an answer that may be below 0"
-        for position, name in enumerate(self.by):
-            column, place = source.columns.get(name), ("by", position)
-            if column is None:
-                continue  # reported above
-            if self.shows_keys:
-                yield from shown_problems(column, name, place)
-            elif not column.declares_keys:
-                yield place, self.declared_or_otherwise(), f'"{name}", whose undeclared keys would reveal who is in the data'
+        yield from self.key_problems(source)
 
 
 def rows_words(rows: int) -> str:

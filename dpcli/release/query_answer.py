@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from typing import Any
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.release.aggregate import KeyValue
 from dpcli.sessions.folder import replace_file
+from dpcli.sessions.priced import fingerprint
 
 Value = float | int | str | bool | None
 # Names of two files in the folder of a release.
@@ -41,11 +41,6 @@ class QueryAnswer:
     """The noisy answer to one query.
 
     Attributes:
-        query: Name of the query.
-        measure: Measure of the query.
-        by: Names of the key columns.
-        rows: The rows.
-        confidence: Confidence of each interval.
         covers: Sentence that says which errors the intervals cover.
         postprocessed: Descriptions of the postprocessing of the noisy numbers.
     """
@@ -64,9 +59,7 @@ class StoredAnswers:
     """The stored answers of one run.
 
     Attributes:
-        run: Key of the run.
         fingerprint: Fingerprint of the plan (see `ReleasePlan.fingerprint`).
-        answers: The answers.
         data: Path of the data; "" for a database or a table in memory.
     """
 
@@ -87,7 +80,7 @@ def store(folder: str, stored: StoredAnswers) -> None:
         raise LedgerError(f"{path}: the folder has answers already, which dpcli does not replace")
     answers = [as_json(answer) for answer in stored.answers]
     body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
-    text = json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False)
+    text = json.dumps({**body, "sha256": fingerprint(body)}, indent=1, allow_nan=False)
     try:
         replace_file(path, text.encode())
     except OSError as error:
@@ -109,7 +102,7 @@ def stored_answers(folder: str) -> StoredAnswers | None:
         stored = StoredAnswers(body["run"], body["fingerprint"], answers, body.get("data", ""))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         digest, stored, body = None, None, {}
-    if stored is None or digest != _digest(body):
+    if stored is None or digest != fingerprint(body):
         raise InputError(
             f"{path}: the stored answers were changed, or were not written by dpcli: dpcli draws no new answers in their place"
         )
@@ -143,7 +136,3 @@ def _jsonable(value: Any) -> Any:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
-
-
-def _digest(body: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -48,9 +48,7 @@ class PricedQuery:
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
     """Return the entries of all queries in order, each with the index of its query; an empty tuple if a finding was added.
 
-    Args:
-        values: The tables of the file.
-        findings: Findings, to which the problems of queries are added.
+    Problems of queries are added to the findings.
     """
     before = len(findings)
     for key, expected, wrong in _problems(values):

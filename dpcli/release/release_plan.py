@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,7 @@ from dpcli.release.data_source import Source, declared_keys_of, folder_of
 from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries
 from dpcli.sessions.charged import RUN
-from dpcli.sessions.folder import LOCK
+from dpcli.sessions.folder import LOCK, missing_folders
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class ReleasePlan(PricedFile):
     """A priced file with queries. The pipeline contains the mechanisms of the queries.
 
     Attributes:
-        source: The [source] table.
         queries: The [[query]] tables with their mechanisms.
         window: Condition on the rows that may be read; None if all may be read.
         given: Table that a program gave in place of a path or an address; None if the file names the data.
@@ -103,10 +102,8 @@ class ReleaseOutcome:
     """The answers of a release.
 
     Attributes:
-        plan: The plan of the release.
         folder: Folder in which the answers are stored.
         run: Key of the run.
-        answers: The answers, in the order of the queries.
         fresh: True if the answers were drawn now; False if they had been stored by an earlier call.
     """
 
@@ -187,12 +184,6 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     If max_blocks is larger, the protected unit is a whole source.unit, whose rows are bounded in the whole window. Its privacy loss is at
     most what one block is charged. Any other unit is refused if its name shows this (sessions/unit_check.py).
 
-    Args:
-        family: The blocks into which the ledger cuts the dataset.
-        window: Names of the blocks that may be read.
-        source: The [source] table.
-        place: Path of the file, for messages.
-
     Raises:
         InputError: dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the file
             computes the column itself, while a row's block must be the same in every file.
@@ -216,11 +207,4 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
     """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
-    return (*files, *_missing_folders(plan.folder))
-
-
-def _missing_folders(folder: str) -> Iterator[str]:
-    """Yield the folder and each of its parents that does not exist yet."""
-    while not os.path.lexists(folder):
-        yield folder
-        folder = os.path.dirname(folder)
+    return (*files, *missing_folders(plan.folder))

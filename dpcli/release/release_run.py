@@ -46,10 +46,8 @@ def release(
     """Answer the queries of a plan. If the answers are stored already, return the stored answers.
 
     Args:
-        plan: The plan of the release.
         ledger: Ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
         key: Key of the charge; a random one if None.
-        report: Function that is called after each answer.
 
     Raises:
         InputError: The file asks for something that cannot be done.
@@ -247,7 +245,6 @@ def call_quietly(action: Callable[[], Result], place: str, charge: str) -> Resul
     """Return the result of `action`. Errors of libraries are replaced, since their messages may quote the data.
 
     Args:
-        action: Function to call.
         place: File or folder that messages name.
         charge: Clause for messages that says what happened to the charge.
 

@@ -119,11 +119,7 @@ def _dtype(values: Sequence[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRelease(Displayed):
-    """The cost and the expected errors of a release, known without any data.
-
-    Attributes:
-        plan: The plan.
-    """
+    """The cost and the expected errors of a release, known without any data."""
 
     plan: ReleasePlan = field(repr=False)
 
@@ -150,7 +146,7 @@ class PlannedRelease(Displayed):
     @property
     def expected_errors(self) -> dict[str, str]:
         """The error of each query in words, by its name, as far as it is known without the data."""
-        return {priced.query.name: priced.query.expected_error(priced.setting) for priced in self.plan.queries}
+        return {priced.query.name: priced.expected_error for priced in self.plan.queries}
 
 
 def _cost(plan: ReleasePlan) -> str:

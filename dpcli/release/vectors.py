@@ -117,10 +117,6 @@ def noisy_vector(
     """Return the mechanism that adds discrete Laplace or Gaussian noise to a vector with one number for each key.
 
     Args:
-        query: The query.
-        setting: Source and cost of the query.
-        contribution: Bound on what one unit adds to the vector.
-        suffix: Suffix of the mechanism's name.
         part: Share of the query's cost that the mechanism may use.
         unit: Size of one step of the vector's numbers, in units of the answer.
     """

@@ -31,7 +31,6 @@ class Session:
     """A session and its charge.
 
     Attributes:
-        folder: Folder of the session.
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of the tables of the file on which its privacy depends.
         charged: Whether the session has a ledger.
@@ -55,7 +54,6 @@ class Session:
         """Check that the inputs have the same content as at the start of the session. Raises InputError if one has changed.
 
         Args:
-            inputs: Digests of the inputs, by name.
             are_equal: Function that returns whether two digests are of equal content.
         """
         changed = [name for name, content in inputs.items() if not are_equal(self.inputs.get(name, ""), content)]
@@ -100,10 +98,7 @@ def open_session(
     """Return a new session or, with --resume, the existing one. The caller must hold the lock of the folder.
 
     Args:
-        folder: Folder of the session.
         fingerprint: Present fingerprint of the file.
-        resume: Whether --resume was given.
-        ledger: Ledger that the session is charged to; None without a ledger.
         inputs, are_equal: As in `Session.require_same`.
 
     Raises:
@@ -134,11 +129,7 @@ def open_session(
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
     """Check that a ledger is given if and only if the session has one. Raises InputError otherwise.
 
-    Args:
-        place: Start of the message.
-        charged: Whether the session has a ledger.
-        ledger: Given ledger; None if none is given.
-        what: Kind of session, for the message.
+    Messages begin with `place` and name the kind of session, `what`.
     """
     if charged == (ledger is not None):
         return
@@ -150,11 +141,7 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
-    Args:
-        place: Start of the message.
-        run: Key of the run.
-        ledger: Ledger of the run.
-        what: Kind of session, for the message.
+    Messages begin with `place` and name the kind of session, `what`.
     """
     reserved = ledger.state().run(run)
     ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}

@@ -23,7 +23,6 @@ def replace_file(
 
     Args:
         path: Path of the file, which need not exist.
-        content: New content of the file.
         mode: Permissions of the file. They are exact if `fresh` is set, and otherwise reduced by the umask.
         fresh: Whether to refuse to overwrite a draft that another process left or is writing.
         last: Final check of the old file, which is called just before the replacement. If it raises an error, the old file remains.
@@ -59,16 +58,12 @@ def replace_file(
 def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
     """Lock a folder for this process within the block. A missing folder is created.
 
-    A folder that was created here and is empty at the end is removed.
-
-    Args:
-        folder: Path of the folder.
-        mode: Permissions of a folder that is created.
+    A folder that was created here and is empty at the end is removed. mode: permissions of a folder that is created.
 
     Raises:
         InputError: Another process has locked the folder, or it cannot be written.
     """
-    created, process = _missing_folders(folder), this_process()
+    created, process = missing_folders(folder), this_process()
     lock = _lock(folder, mode)
     try:
         yield
@@ -80,7 +75,7 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
             os.close(lock)  # this releases the lock, as the end of the process would
 
 
-def _missing_folders(folder: str) -> list[str]:
+def missing_folders(folder: str) -> list[str]:
     """Return the missing folders of a path, from the innermost to the outermost."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):

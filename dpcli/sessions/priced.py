@@ -28,7 +28,6 @@ class FilePlan:
 
     Attributes:
         accounts: Names of the fields of the class whose value is an account of the pipeline.
-        path: Path of the file.
         pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
         rows: Window of rows of the private data that may be read; None for all rows.
     """
@@ -80,7 +79,6 @@ class FilePlan:
 
         Args:
             name: Name of the command's table in the file.
-            table: Content of this table, a dataclass.
             free: Keys of the table that may change, because no answer depends on them.
         """
         fixed = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
@@ -142,10 +140,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return a file with its account and the entry that the session performs. Each "calibrate" is replaced by a number first.
 
-    Args:
-        path: Path of the file.
-        data: Content of the file.
-        types, table, named: As in `one_entry`.
+    types, table, named: as in `one_entry`.
 
     Raises:
         InputError: The file cannot be read, or the entry is refused as in `one_entry`.
@@ -162,8 +157,6 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     """Return the entry of the file that the session performs. The session performs it once, on all of the data.
 
     Args:
-        path: Path of the file.
-        pipeline: Pipeline of the file.
         types: Types of mechanisms that the session can perform.
         table: Table whose key `mechanism` names the entry, for messages.
         named: Value of this key; None if the file must have a single entry of these types.

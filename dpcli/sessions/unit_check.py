@@ -84,8 +84,6 @@ def _contradict(unit_words: list[str], column_words: list[str], block_words: fro
     """Return whether the names say that the unit is finer or coarser than an owner.
 
     Args:
-        unit_words: Words of privacy.unit.
-        column_words: Words of the column's name.
         block_words: Words by which the unit may refer to a block, if contributions are bounded in each block; else no words.
     """
     unmatched = [word for word in unit_words if word not in column_words and word not in block_words]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Windowed(Protocol):
-    """A plan that can be restricted to some blocks of its dataset."""
+    """A plan that can be restricted to some blocks of its dataset: a `FilePlan`, or the plan of a sweep."""
 
     @property
     def pipeline(self) -> Pipeline: ...
@@ -48,26 +48,14 @@ class Windowed(Protocol):
     def on_rows(self, rows: RowWindow | None) -> Self: ...
 
 
-class Resumable(Windowed, Protocol):
-    """A plan whose later sessions are recognised by its fingerprint."""
-
-    def fingerprint(self) -> str: ...
-
-
 Plan = TypeVar("Plan", bound=Windowed)
-Begun = TypeVar("Begun", bound=Resumable)
 
 
 def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) -> Plan:
     """Return the plan restricted to its window. The window is written into its pipeline, and only the rows of the window are read.
 
     The plan is returned unchanged if the dataset is not divided into blocks. All rows are read if the data are not a table with the column
-    that assigns rows to blocks.
-
-    Args:
-        plan: Plan of the run.
-        ledger: Ledger that the run is charged to; None without a ledger.
-        given: Blocks that --window names.
+    that assigns rows to blocks. given: blocks that --window names.
 
     Raises:
         InputError: The window is missing, or contradicts the window in the file. --window was given without a ledger that has blocks. Or
@@ -95,7 +83,6 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
     """Check that the name of the column with the owners does not contradict the unit that the file protects.
 
     Args:
-        plan: Plan of the run.
         family: Blocks of the ledger. None if records cannot be assigned to one of several blocks. An owner's contributions are then bounded
             over all blocks together.
 
@@ -107,13 +94,12 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
         require_bounded(plan.pipeline.privacy.unit, column, family, plan.path, key, "this run")
 
 
-def as_begun(plan: Begun, window: Sequence[str], rows: object) -> Begun:
+def as_begun(plan: Plan, window: Sequence[str], rows: object) -> Plan:
     """Return the plan as it was when its session began. Commands that read the results of a session use it.
 
     Args:
         plan: Plan of the file.
         window: Blocks of the session. They apply if the file has no window, because later commands have no option --window.
-        rows: Rows of the session in the form of RowWindow.content; None if all rows were read.
 
     Raises:
         ValueError: `rows` does not describe a RowWindow.
@@ -133,7 +119,6 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
     Args:
         source: Path of the table, relative to the pipeline file; None if the data are not a table. For a table that cannot be read, the
             result is None. The code that reads its rows reports the error.
-        path: Path of the pipeline file.
         rows: Rows of the window; None if the whole dataset may be read.
 
     Raises:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -258,18 +258,19 @@ class Cell:
 
     @property
     def median(self) -> float:
-        """Return the median of the values; NaN if there are none."""
-        return statistics.median(self.values) if self.values else math.nan
+        return self._statistic(statistics.median)
 
     @property
     def lowest(self) -> float:
-        """Return the least value; NaN if there are none."""
-        return min(self.values, default=math.nan)
+        return self._statistic(min)
 
     @property
     def highest(self) -> float:
-        """Return the largest value; NaN if there are none."""
-        return max(self.values, default=math.nan)
+        return self._statistic(max)
+
+    def _statistic(self, function: Callable[[tuple[float, ...]], float]) -> float:
+        """Return the function of the values; NaN if there are none or one is NaN, whose place in an order is arbitrary."""
+        return function(self.values) if self.values and not any(map(math.isnan, self.values)) else math.nan
 
     @property
     def runs(self) -> int:

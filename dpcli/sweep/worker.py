@@ -125,7 +125,7 @@ def saved_answers(jobs: Iterable[Job]) -> dict[str, JobAnswer]:
 
 
 def _saved_answer(job: Job) -> JobAnswer | None:
-    """Return the saved result of a run; None if the run did not end, or was made from another file."""
+    """Return the saved result of a run; None if the run did not end, was made from another file, or has a damaged result."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
             record: Any = json.load(file)
@@ -133,4 +133,7 @@ def _saved_answer(job: Job) -> JobAnswer | None:
         return None
     if type(record) is not dict or (record.get("schema"), record.get("fingerprint")) != (SCHEMA, job.fingerprint):
         return None
-    return JobAnswer({str(name): float(value) for name, value in record["metrics"].items()}, charge=record["charge"])
+    metrics = record.get("metrics")
+    if type(metrics) is not dict or not metrics or any(type(value) not in (int, float) for value in metrics.values()):
+        return None
+    return JobAnswer({name: float(value) for name, value in metrics.items()}, charge=record.get("charge"))

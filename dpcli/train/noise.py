@@ -52,7 +52,6 @@ class Independent:
     Args:
         std: Standard deviation of the noise on the sum of a batch, not on its mean. It is noise_multiplier times the bound on one
             example's clipped gradient.
-        stream: Source of random numbers.
     """
 
     __slots__ = ("_std", "_stream")
@@ -81,8 +80,6 @@ class Correlated(ABC):
 
     Args:
         std: Standard deviation of z, which is noise_multiplier times the bound on one example's contribution to a step.
-        stream: Source of random numbers.
-        iterations: Number of steps of the run.
     """
 
     __slots__ = ("_iterations", "_process", "_std", "_step", "_stream")
@@ -255,9 +252,7 @@ def noise_of(spec: Spec, bound: float, stream: Stream) -> Noise:
     """Return the noise that a mechanism adds to the sums of clipped gradients. Correlated noise lasts for `spec.iterations` steps.
 
     Args:
-        spec: Mechanism that the entry declares.
         bound: C, the L2 bound on the contribution of one record to the sum of one step.
-        stream: Source of random numbers.
 
     Raises:
         InputError: The mechanism does not add noise to a sum in each step, or its noise is not stated by noise_multiplier.
@@ -275,22 +270,12 @@ def _independent(spec: GaussianSpec, bound: float, stream: Stream) -> Noise:
     return Independent(spec.noise_multiplier * bound, stream)
 
 
-def _tree(spec: TreeSpec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of a binary tree."""
-    return Tree(spec.noise_multiplier * bound, stream, spec.iterations)
-
-
 def _toeplitz(spec: ToeplitzSpec, bound: float, stream: Stream) -> Noise:
     """Return the noise of a banded Toeplitz encoder."""
     all_coefficients = square_root(spec.bands or 1) if spec.coefficients is None else np.array(spec.coefficients)
     column = all_coefficients[: spec.iterations]
     columns = np.broadcast_to(column, (spec.iterations, len(column)))
     return Banded(columns, spec.noise_multiplier * bound, stream)
-
-
-def _banded(spec: BandedSpec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of a banded encoder."""
-    return Banded(_columns(spec), spec.noise_multiplier * bound, stream)
 
 
 def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise:
@@ -302,9 +287,9 @@ def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise
 # Functions that return the noise, by the type of the mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
-    TreeSpec: _tree,
+    TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.iterations),
     ToeplitzSpec: _toeplitz,
-    BandedSpec: _banded,
+    BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),
     BufferedToeplitzSpec: _buffered,
 }
 

@@ -26,11 +26,11 @@ PLUGIN = Plugin(
     names=("audit", "disclosure", "ledger"),
     commands={
         "attest": (
-            "dpcli.train.commands.attest:command",
+            "dpcli.train.commands.trained:attest",
             "Attest the guarantee of a training run's model, or verify an attestation.",
         ),
-        "evaluate": ("dpcli.train.commands.evaluate:command", "Measure the metric of a training run's model."),
-        "predict": ("dpcli.train.commands.predict:command", "Print labels or text from a training run's model."),
+        "evaluate": ("dpcli.train.commands.trained:evaluate", "Measure the metric of a training run's model."),
+        "predict": ("dpcli.train.commands.trained:predict", "Print labels or text from a training run's model."),
         "train": ("dpcli.train.commands.train:command", "Train a model privately, as a file declares it."),
     },
     sections={

@@ -148,7 +148,7 @@ def enumerated(pairs: list[list[tuple[Fraction, Fraction]]], epsilon: float) -> 
     return total
 
 
-@pytest.mark.parametrize("cases", by_tier(5, 40, 300))
+@pytest.mark.parametrize("cases", by_tier(5, 20, 300))
 def test_few_outcomes_by_enumeration_in_fractions(cases: int) -> None:
     """Up to six steps of different mechanisms, on a sample or not."""
     random = Random(f"{SEED} 1 {cases}")

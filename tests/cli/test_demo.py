@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,13 @@ def test_at_epsilon_1_the_figures_of_a_textbook() -> None:
     assert (at.false_positives.exact, at.true_positives.exact) == pytest.approx((0.5 * math.exp(-1.0), 0.5))
     for test in found.line:
         assert test.true_positives.exact <= test.allowed + 1e-12 <= min(1.0, math.e * test.false_positives.exact) + 1e-9
+
+
+def test_a_share_of_no_releases_is_no_number() -> None:
+    """With this seed, no release is at 99 or below."""
+    result = dpcli("explain", "--demo", "--epsilon", "100", "--trials", "10", "--seed", "415")
+    assert result.code == 0 and "nan" not in result.out
+    assert re.search(r"99 or less +3.72e-42 % +-\n", result.out)
 
 
 def test_the_picture_and_the_numbers_are_printed() -> None:

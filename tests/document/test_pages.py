@@ -13,6 +13,7 @@ from dpcli.document.document import Document, Passage, Table
 from dpcli.document.formats.html import render, style
 from dpcli.exam.subjects import SEED
 from tests.browser import faults
+from tests.cases import by_tier
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
 
@@ -123,9 +124,9 @@ def test_words_stay_whole_and_pages_fit(folder: Path, tmp_path: Path) -> None:
     assert faults(shown, tmp_path) == [], f"seed {SEED}"
 
 
-@pytest.mark.long
-def test_words_stay_whole_and_pages_fit_for_every_command(folder: Path, tmp_path: Path) -> None:
-    assert faults(pages(LONG, folder), tmp_path) == []
+@pytest.mark.parametrize("commands", by_tier(None, LONG[::3], LONG), ids=len)
+def test_words_stay_whole_and_pages_fit_for_every_command(commands: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
+    assert faults(pages(commands, folder), tmp_path) == []
 
 
 @pytest.mark.nightly

@@ -27,7 +27,7 @@ CHEAP = [kind for kind in MECHANISMS if kind != "gaussian-mixture"]  # of which 
 
 # By how much delta(epsilon(delta)) may pass delta: what is a search for the best split, a lattice or a contour on the way there need
 # not end at the same place on the way back; and beside a pure epsilon the last digits of epsilon are digits of delta.
-BACK = {True: 1e-3, False: 1e-6}
+BACK = {True: 3e-3, False: 1e-6}
 SEARCHED = {"exact", "optimal", "advanced", "advanced-classical", "rdp-optimal"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -80,6 +80,13 @@ def test_batches_in_a_shuffled_order_cost_what_they_cost() -> None:
     assert cost[0] > 1.5 * cost[1]
 
 
+def test_shuffled_batches_of_the_smallest_rate_are_refused() -> None:
+    """At this rate, 1 / rate is infinite as a float."""
+    state = OpacusState("rdp", (Phase(1.0, 5e-324, 1), Phase(1.0, 0.5, 2)))
+    with pytest.raises(InputError, match="whole passes"):
+        tables_of_state(state, Asserted(), "shuffle")
+
+
 @of_each("batches", [1, 2, 3, 5, 7, 49])
 def test_a_record_is_in_no_more_batches_of_a_phase_than_are_charged(batches: int) -> None:
     """Of shuffled batches: in a pass it may be in any one, so twice in a phase that begins within one."""

@@ -99,6 +99,14 @@ def test_whole_numbers_too_move_by_twice_the_bound() -> None:
     assert epsilons == pytest.approx([0.75, 1.5], rel=1e-12)
 
 
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_the_sensitivity_of_discrete_gaussian_noise_already_depends_on_the_adjacency(adjacency: str) -> None:
+    """The event states it of the function, where the other events state a bound on one record. RdpAccountant doubles it nowhere."""
+    event = {"type": "DiscreteGaussianDpEvent", "sigma": 9.0, "sensitivity": 2.0, "dimension": 1}
+    (made,) = dpcli.from_dp_event(event, adjacency=adjacency, delta=DELTA).mechanisms
+    assert (made.spec.sigma, made.spec.sensitivity) == (9.0, 2)  # type: ignore[attr-defined]
+
+
 @of_each("adjacency", RELATIONS)
 @of_each(
     "made",

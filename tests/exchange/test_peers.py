@@ -281,6 +281,12 @@ def test_flags_and_file_do_not_contradict_each_other(stated: Asserted) -> None:
         flags([*FLAGS, "--delta=1e-5", "--max_examples_per_user=5"], stated)
 
 
+def test_a_delta_that_is_no_number_is_refused() -> None:
+    document = {"privacy_budget": {"type": "PureDPBudget", "epsilon": 1.0}, "protected_changes": {"t": {"type": "AddOneRow"}}}
+    with pytest.raises(InputError, match="found nan"):
+        session(document, Asserted(delta=math.nan))
+
+
 @of_each("stated", [Asserted(adjacency="replace-one"), Asserted(max_contributions=1, unit="user")])
 def test_a_stated_guarantee_keeps_whom_it_protects(stated: Asserted) -> None:
     document = {
@@ -415,6 +421,12 @@ PURE = HEAD + '[[mechanism]]\nname = "it"\ntype = "pure-dp"\nepsilon = 0.7\nstat
 
 def again(text: str) -> Pipeline:
     return parse(file_of_session(text.encode(), Asserted(unit="user"), (), "session.json").encode(), "it.toml")
+
+
+def test_tables_whose_long_names_begin_alike_are_counted_each() -> None:
+    tables = {f"{'a' * 80}{end}": {"type": "AddMaxRows", "max_rows": 3} for end in "xy"}
+    document = {"privacy_budget": {"type": "PureDPBudget", "epsilon": 1.0}, "protected_changes": tables}
+    assert session(document).privacy.max_contributions == 6
 
 
 @of_each("case", VECTORS["tumult"])

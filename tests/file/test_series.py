@@ -167,7 +167,7 @@ def test_the_line_is_the_one_that_is_written() -> None:
     assert LISTS in said and said.startswith("DP003 13:1")
     assert all(LISTS in one for one in problems(SHORT.replace("500, 200]", "500]")))
     assert problems(SHORT.replace("[defaults]\n", "[defaults]\nepsilon = 1.0\nname = 'a'\n")) == [
-        "DP002 8:1 defaults.epsilon: expected a key that a [[mechanism]] of this file takes, found 'epsilon'",
+        "DP002 8:1 defaults.epsilon: expected a key that a [[mechanism]] of this file takes, found 'epsilon'; did you mean 'local_epsilon'",
         "DP002 9:1 defaults.name: expected a key that a [[mechanism]] of this file takes, found 'name'",
     ]
     assert problems("defaults = 3\n" + SHORT.replace("[defaults]", "[other]"))[0].startswith("DP003 1:1 defaults: expected a table")

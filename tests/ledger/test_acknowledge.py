@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from dpcli.base.errors import LedgerError
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.grammar import LONGEST_ENTRY
 from dpcli.ledger.stores.places import init, open_ledger, upgrade
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cases import VECTORS
 from tests.ledger.conftest import ON_BOTH, Database, Place
 from tests.ledger.entries.versions import restore
-from tests.ledger.filters.setting import DATASET, charge, terms
-from tests.ledger.postgres.people import by
+from tests.ledger.filters.setting import DATASET, TABLES, charge, terms
+from tests.ledger.postgres.people import by, by_hand, signed
 
 
 def acknowledge(place: Place, finding: str, *, why: str = "the board knows") -> tuple[int, str]:
@@ -67,3 +70,36 @@ def test_only_an_administrator_answers_and_only_after_an_upgrade(database: Datab
     with by(database, "ada", dataset="visits") as ada:
         ada.acknowledge("a finding that is none", "it changes nothing")
         assert (verify(ada).problems, verify(ada).acknowledged) == ((), ())
+
+
+@pytest.mark.long
+def test_no_finding_is_too_long_to_be_answered(database: Database) -> None:
+    """A spender who writes past dpcli chooses the texts that the finding repeats, up to the size of an entry."""
+    init(database.url, DATASET, terms()).close()
+    sam = by(database, "sam", "dpcli_spender")
+    false = {"privacy": TABLES["privacy"], "mechanism": [{"name": "counts", "type": "unknown"}]}
+    cost = {"epsilon": "0", "delta": "0"}
+    content = {"kind": "spend", "key": "sam//k", "pipeline": false, "delta": "0.0", "cost": cost}
+    entry = {**signed(sam, content, "sam"), "dpcli": ""}
+    entry["dpcli"] = "\u00e9" * ((LONGEST_ENTRY - len(canonical(entry))) // len("\\u00e9"))
+    by_hand(database, "sam", canonical(entry))
+    with by(database, "ada") as ada:
+        (finding,) = verify(ada).problems
+        assert acknowledge(database, finding)[0] == 0
+        assert verify(ada).problems == ()
+
+
+def test_an_answer_before_the_finding_is_none(tmp_path: Path) -> None:
+    """Somebody who may write a file, or an administrator past dpcli, accepts nothing in advance."""
+    with init(str(tmp_path / "ledger.db"), DATASET, terms()) as ledger:
+        charge(ledger, "cheap", "0.001")
+        (finding,) = verify(ledger).problems
+        ledger.acknowledge(finding.replace("entry 2", "entry 4"), "in advance")
+        charge(ledger, "cheap again", "0.001")
+        later = verify(ledger).problems[1]
+        ledger.acknowledge(later.replace("entry 4", "entry 6").replace("cheap again", "third"), "in advance")
+        charge(ledger, "third", "0.001")
+        third = verify(ledger).problems[2]
+        assert third == ledger.entries()[4].content["finding"] and verify(ledger).acknowledged == ()
+        ledger.acknowledge(third, "now")
+        assert verify(ledger).acknowledged == ((third, 7),)

@@ -36,6 +36,7 @@ from tests.waiting import until
 TWO = replace(terms(), two_person=True)
 PEOPLE = ("ada", "eve")
 ELSEWHERE = "/srv/elsewhere.db"
+FINDING = "entry 2: a finding"
 ALIKE = ("ADA", "Ada ", "\uff41da", "\u0430da", "a\u0301da", " ada")
 
 
@@ -85,6 +86,8 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
         return number(ledger.quota("person", "bob", "0.5", why="a fair share", **more))
     if kind == "moved":
         return number(ledger.leave(ELSEWHERE, "a server of our own", **more))
+    if kind == "acknowledge":
+        return number(ledger.acknowledge(FINDING, "the board knows", **more))
     return number(ledger.void("night", "no data came", **more))
 
 
@@ -95,6 +98,8 @@ def done(ledger: Ledger, kind: str) -> bool:
         return "quota of person bob" in state.quotas
     if kind == "moved":
         return state.departure is not None and state.departure.to == ELSEWHERE
+    if kind == "acknowledge":
+        return any(entry.kind == kind and entry.content["finding"] == FINDING for entry in ledger.entries())
     return state.epsilon == 2.0 if kind == "amend" else state.run("night").status == "void"
 
 
@@ -171,6 +176,8 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
     "another quota was proposed": ("quota", lambda ada, eve: ada.quota("person", "bob", "0.6", why="or so")),
     "the quota was set": ("quota", lambda ada, eve: eve.approve(asked(ada, "quota"), "it is fine")),
     "another place was proposed": ("moved", lambda ada, eve: ada.leave("/srv/another.db", "or there")),
+    "another answer was proposed": ("acknowledge", lambda ada, eve: ada.acknowledge(FINDING, "another reason")),
+    "the finding was answered": ("acknowledge", lambda ada, eve: eve.approve(asked(ada, "acknowledge"), "it is fine")),
     "another cap was proposed": ("amend", lambda ada, eve: ada.amend(5.0, "or so")),
 }
 
@@ -273,6 +280,7 @@ CAPS = {"epsilon": "2.0", "delta": "0"}
 AMEND = {"kind": "amend", "epsilon": 2.0, "caps": CAPS, "why": "a reason"}
 VOID = {"kind": "void", "key": "night", "why": "a reason"}
 MOVED = {"kind": "moved", "to": ELSEWHERE, "why": "a reason"}
+ANSWER = {"kind": "acknowledge", "finding": FINDING, "why": "a reason"}
 YES = {"proposal": 3, "approval": "fine"}
 SIGNED = {**AMEND, **YES, "approver": "eve"}
 # What somebody writes without dpcli, after ada proposed AMEND in entry 3 and VOID in entry 4.
@@ -302,6 +310,9 @@ LIES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"kind": "propose", "asks": {**AMEND, "caps": {"rho": "1"}}, "expires": 2},
         "the caps that the ledger has",
     ),
+    "an answer of one": ("eve", ANSWER, "expected what another person proposed"),
+    "an answer that nobody proposed": ("eve", {**ANSWER, **YES}, "expected what was proposed"),
+    "a spender's answer": ("sam", {"kind": "propose", "asks": ANSWER, "expires": 2}, "needs the role dpcli_admin"),
     "a move of one": ("eve", MOVED, "expected what another person proposed"),
     "a move that nobody approved": ("eve", {**MOVED, **YES}, "expected what was proposed"),
     "a move that has arrived": ("eve", {**MOVED, "copy": "0" * 64}, "expected a dataset that moves once"),
@@ -366,7 +377,7 @@ def test_a_spender_proposes_and_withdraws_what_is_his(proposed: Database) -> Non
 
 FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name in LIES if name in {
     *("an amendment of one", "a void of one", "his own", "his own void", "another cap", "wider caps", "another run"),
-    *("no such entry", "no proposal", "a move of one", "a move that nobody approved", "a move that has arrived"),
+    *("no such entry", "no proposal", "an answer of one", "a move of one", "a move that nobody approved", "a move that has arrived"),
 }}  # fmt: skip
 
 
@@ -553,7 +564,7 @@ def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
     url = str(tmp_path / "ledger.db")
     flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
-    assert opened.code == 0 and "amend, void, quota and copy need a second person" in opened.out
+    assert opened.code == 0 and "amend, void, quota, copy and acknowledge need a second person" in opened.out
     made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
     assert made.code == 0 and json.loads(made.out)["granted"] is False
     own = dpcli("budget", "approve", url, "2", "--reason", "fine")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -177,6 +178,18 @@ def test_a_chart_holds_no_nan() -> None:
     axis = Axis("a", 0.0, 1.0)
     with pytest.raises(InternalError, match=r"the point \(0\.0, nan\).*no picture is drawn"):
         Chart("k", "t", "s", axis, axis, lines=(Line("l", ((0.0, math.nan),)),))
+
+
+@of_each("epsilon", [5e-324, 5e307])
+def test_the_smallest_and_the_largest_epsilon_have_a_picture(epsilon: float) -> None:
+    data = text(f'type = "pure-dp"\nepsilon = {epsilon!r}\nsteps = 3')
+    for kind in ("epsilon-steps", "accountants"):
+        picture = chart(kind, data, delta=0.0)
+        assert 0.0 < max(picture.x.high, picture.y.high) <= sys.float_info.max
+
+
+def test_a_profile_whose_every_epsilon_is_0_says_so() -> None:
+    assert "epsilon is 0 at every point" in chart("delta-epsilon", text('type = "pure-dp"\nepsilon = 1e-14'), delta=0.0).notes
 
 
 def test_log_span_has_room_around_one_value() -> None:

@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.needs("torch", "transformers")
 def test_teachers_vote_by_a_local_transformer(folder: Path) -> None:
     (folder / "local.toml").write_text(PRIVACY + PROMPT)

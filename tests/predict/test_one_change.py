@@ -252,7 +252,7 @@ def model():
 
 
 @pytest.mark.parametrize(
-    "code", [pytest.param(UNSEEDED, marks=[pytest.mark.needs("torch"), pytest.mark.long]), OWN], ids=["torch", "own"]
+    "code", [pytest.param(UNSEEDED, marks=[pytest.mark.needs("torch"), pytest.mark.nightly]), OWN], ids=["torch", "own"]
 )
 def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge(code: str, place: Path) -> None:
     from dpcli.predict.pmixed.ensemble_fit import fit

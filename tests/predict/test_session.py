@@ -441,7 +441,7 @@ run(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.nightly)])
 def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(kills: int, tmp_path: Path) -> None:
     """Killed again and again until it has ended: what stands there at each moment is checked."""
     plan, random = planned(tmp_path), np.random.default_rng()

@@ -212,6 +212,41 @@ def test_a_blank_that_does_not_respond_is_told_from_every_record() -> None:
     assert found and all(found)
 
 
+def shuffled_claims() -> list[tuple[Situation, tuple[float, ...], float, int]]:
+    """Each situation and its claims, with the local epsilon and the number of categories."""
+    return [
+        (situation, claims, float(str(reference.keys["local_epsilon"])), int(str(reference.keys.get("categories", 2))))
+        for reference in references("shuffled-reports")
+        for situation, claims in prices(reference)
+    ]
+
+
+def test_fewer_honest_users_than_are_stated_hide_less() -> None:
+    """All others collude with the reader, and say what they sent."""
+    for situation, claims, epsilon, categories in shuffled_claims():
+        assert exceeds(*laws(noise.shuffled_responses(epsilon, categories, 1, 0), situation), claims), situation
+
+
+def test_reports_that_are_not_shuffled_hide_nothing() -> None:
+    """The reports in the order of their users."""
+    for situation, claims, epsilon, categories in shuffled_claims():
+        respond = noise.responses(epsilon, categories, 1, 0)
+        assert exceeds(*laws(lambda records, respond=respond: respond((*records, "o", "o")), situation), claims), situation
+
+
+def test_reports_that_name_their_user_hide_nothing() -> None:
+    """A randomiser of its own for every user, with the same epsilon: after the shuffle, the answers are sorted by their alphabets."""
+    for situation, claims, epsilon, categories in shuffled_claims():
+
+        def own(records: Records, epsilon: float = epsilon, categories: int = categories) -> Array:
+            laws_of_users = [noise.responses(epsilon, categories, 1, 0)((record,)) for record in (*records, "o")]
+            named = [np.kron(np.eye(len(laws_of_users))[user], law) for user, law in enumerate(laws_of_users)]
+            first, second = named[0], named[1]
+            return np.asarray(0.5 * (np.multiply.outer(first, second) + np.multiply.outer(second, first)).ravel())
+
+        assert exceeds(*laws(own, situation), claims), situation
+
+
 def test_an_order_that_is_chosen_by_the_data_costs_more() -> None:
     """The result is kept that equals a private bit: selection by a score that nobody priced."""
     for situation, claims in prices(selection(0.01)):

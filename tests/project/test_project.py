@@ -54,7 +54,7 @@ def test_every_path_in_a_text_exists(path: Path) -> None:
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @named
 def test_every_name_of_code_in_a_text_exists(path: Path) -> None:
     """A class, a function, a table or an attribute between backticks, with its arguments where they are shown."""

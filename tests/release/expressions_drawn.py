@@ -6,6 +6,7 @@ import datetime
 import math
 import operator
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -58,6 +59,15 @@ TEXTS = [
     "%",
     "true",
     "7",
+    " 7",
+    "-9223372036854775809",
+    "1e3",
+    ".5 ",
+    "2020-02-29",
+    "2021-02-29",
+    "2020-01-31T10:00",
+    "F",
+    "a_b!",
 ]
 TRUTHS = [None, True, False]
 DAYS = [
@@ -82,7 +92,10 @@ def rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 def expression(draw: random.Random, kind: str, depth: int) -> Drawn:
-    way = draw.choice([MADE[kind], MADE[kind], partial(chosen, kind=kind)])
+    ways = [MADE[kind], MADE[kind], partial(chosen, kind=kind)]
+    if kind in ("integer", "decimal", "date"):
+        ways.append(partial(extreme, kind=kind))
+    way = draw.choice(ways)
     made = way(draw, depth) if depth > 0 and draw.random() < 0.85 else leaf(draw, kind)
     return Drawn(f"({made.sql})", made.value)
 
@@ -150,7 +163,16 @@ def strict(function: Callable[..., Any], *operands: Drawn) -> Callable[[Row], An
 
 
 def whole(draw: random.Random, depth: int) -> Drawn:
-    way = draw.choice(["+", "-", "*", "//", "%", "neg", "part"])
+    way = draw.choice(["+", "-", "*", "//", "%", "neg", "part", "abs", "floor", "ceil", "length", "cast"])
+    if way in ("floor", "ceil"):
+        own = expression(draw, draw.choice(["decimal", "decimal", "integer"]), depth - 1)
+        function = math.floor if way == "floor" else math.ceil
+        return Drawn(f"{way}({own.sql})", strict(lambda a: function(a) if isinstance(a, int) or abs(a) < 9.2e18 else None, own))
+    if way == "length":
+        own = expression(draw, "text", depth - 1)
+        return Drawn(f"length({own.sql})", strict(len, own))
+    if way == "cast":
+        return cast(draw, depth, ["text", "boolean", "integer"], "bigint", {"text": whole_of_text})
     if way == "part":
         name, function = draw.choice(list(PARTS.items()))
         day = expression(draw, "date", 0)
@@ -160,7 +182,56 @@ def whole(draw: random.Random, depth: int) -> Drawn:
     left, right = expression(draw, "integer", depth - 1), expression(draw, "integer", depth - 1)
     if way == "neg":
         return Drawn(f"- {left.sql}", strict(lambda a: fitting(-a), left))
+    if way == "abs":
+        return Drawn(f"abs({left.sql})", strict(lambda a: fitting(abs(a)), left))
     return Drawn(f"{left.sql} {way} {right.sql}", strict(WHOLE_WAYS[way], left, right))
+
+
+def cast(
+    draw: random.Random, depth: int, kinds: list[str], to: str, ways: Mapping[str, Callable[[Any], Any]], other: Any = int
+) -> Drawn:
+    """A cast from one of some kinds, by its own way or by `other`."""
+    kind = draw.choice(kinds)
+    own, word = expression(draw, kind, depth - 1), draw.choice(["cast", "try_cast"])
+    return Drawn(f"{word}({own.sql} as {to})", strict(ways.get(kind, other), own))
+
+
+def whole_of_text(value: str) -> int | None:
+    trimmed = value.strip(" ")
+    return fitting(int(trimmed)) if re.fullmatch("[+-]?[0-9]{1,19}", trimmed) else None
+
+
+def number_of_text(value: str) -> float | None:
+    trimmed = value.strip(" ")
+    return float(trimmed) if re.fullmatch("[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?", trimmed) else None
+
+
+def truth_of_text(value: str) -> bool | None:
+    return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(value.strip(" ").lower())
+
+
+def day_of_text(value: str) -> datetime.date | None:
+    """The first ten characters as a date, where the end or the time of day follows."""
+    trimmed = value.strip(" ")
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", trimmed[:10]) or trimmed[10:11] not in ("", "T", " "):
+        return None
+    try:
+        return datetime.date.fromisoformat(trimmed[:10])
+    except ValueError:
+        return None
+
+
+def extreme(draw: random.Random, depth: int, kind: str) -> Drawn:
+    """The least or greatest of what is not null."""
+    way, function = draw.choice([("least", min), ("greatest", max)])
+    other = draw.choice(["integer", kind]) if kind == "decimal" else kind
+    operands = [expression(draw, kind, depth - 1), expression(draw, other, depth - 1)]
+
+    def value(row: Row) -> Any:
+        found = [each for each in (operand.value(row) for operand in operands) if each is not None]
+        return None if not found else function(map(float, found)) if kind == "decimal" else function(found)
+
+    return Drawn(f"{way}({operands[0].sql}, {operands[1].sql})", value)
 
 
 def fitting(value: int | None) -> int | None:
@@ -196,7 +267,12 @@ CALLS = {**{name: name for name in PARTS}, "doy": "dayofyear", "dow": "dayofweek
 
 
 def decimal(draw: random.Random, depth: int) -> Drawn:
-    way = draw.choice(["+", "-", "*", "/", "neg"])
+    way = draw.choice(["+", "-", "*", "/", "neg", "abs", "cast"])
+    if way == "abs":
+        own = expression(draw, "decimal", depth - 1)
+        return Drawn(f"abs({own.sql})", strict(abs, own))
+    if way == "cast":
+        return cast(draw, depth, ["text", "integer", "decimal"], "double", {"text": number_of_text}, float)
     left, right = (expression(draw, draw.choice(["decimal", "decimal", "integer"]), depth - 1) for _ in range(2))
     if way == "neg":
         own = expression(draw, "decimal", depth - 1)
@@ -218,8 +294,13 @@ def limited(value: float) -> float | None:
 
 
 def text(draw: random.Random, depth: int) -> Drawn:
+    way = draw.choice(["lower", "upper", "substr", "trim", "cast"])
+    if way == "cast":
+        ways = {"boolean": lambda value: str(value).lower(), "date": lambda value: value.isoformat()}
+        return cast(draw, depth, ["integer", "boolean", "date", "text"], "text", ways, str)
     own = expression(draw, "text", depth - 1)
-    way = draw.choice(["lower", "upper", "substr"])
+    if way == "trim":
+        return Drawn(f"trim({own.sql})", strict(lambda a: a.strip(" "), own))
     if way == "substr":
         start, length = draw.choice([1, 2, 5]), draw.choice([None, 0, 1, 3])
         end = None if length is None else start - 1 + length
@@ -230,7 +311,11 @@ def text(draw: random.Random, depth: int) -> Drawn:
 
 
 def truth(draw: random.Random, depth: int) -> Drawn:
-    way = draw.choice(["and", "or", "not", "compare", "compare", "between", "in", "null"])
+    way = draw.choice(["and", "or", "not", "compare", "compare", "between", "in", "null", "like", "cast"])
+    if way == "cast":
+        return cast(draw, depth, ["text", "boolean"], "boolean", {"text": truth_of_text}, bool)
+    if way == "like":
+        return like(draw, depth)
     if way in ("and", "or"):
         left, right = expression(draw, "boolean", depth - 1), expression(draw, "boolean", depth - 1)
         return Drawn(f"{left.sql} {way} {right.sql}", lambda row: connected(way, left.value(row), right.value(row)))
@@ -262,6 +347,18 @@ def truth(draw: random.Random, depth: int) -> Drawn:
     sign, function = draw.choice(list(COMPARISONS.items()))
     return Drawn(
         f"{operands[0].sql} {sign} {operands[1].sql}", strict(lambda a, b: function(ordered(a), ordered(b)), *operands[:2])
+    )
+
+
+def like(draw: random.Random, depth: int) -> Drawn:
+    own = expression(draw, "text", depth - 1)
+    pattern = "".join(draw.choice(["%", "_", "a", "A", "ä", "!", "\\", "K", "b", "'"]) for _ in range(draw.choice([0, 1, 2, 4])))
+    way, negated = draw.choice(["like", "ilike"]), draw.random() < 0.3
+    fold = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz") if way == "ilike" else {}
+    wanted = re.compile("".join({"%": ".*", "_": "."}.get(each, re.escape(each)) for each in pattern.translate(fold)), re.DOTALL)
+    return Drawn(
+        f"{own.sql} {'not ' if negated else ''}{way} {literal(pattern)}",
+        strict(lambda a: (wanted.fullmatch(a.translate(fold)) is not None) != negated, own),
     )
 
 
@@ -301,7 +398,22 @@ def leaf_value(draw: random.Random, kind: str) -> Any:
 
 
 def day(draw: random.Random, depth: int) -> Drawn:
-    return leaf(draw, "date")
+    way = draw.choice(["leaf", "trunc", "trunc", "cast"])
+    if way == "cast":
+        return cast(draw, depth, ["text", "date"], "date", {"text": day_of_text}, lambda value: value)
+    if way == "leaf":
+        return leaf(draw, "date")
+    own = expression(draw, "date", depth - 1)
+    period, function = draw.choice(list(PERIODS.items()))
+    return Drawn(f"date_trunc('{period}', {own.sql})", strict(function, own))
+
+
+PERIODS: dict[str, Callable[[datetime.date], datetime.date]] = {
+    "year": lambda day: day.replace(month=1, day=1),
+    "quarter": lambda day: day.replace(month=day.month - (day.month - 1) % 3, day=1),
+    "month": lambda day: day.replace(day=1),
+    "week": lambda day: day - datetime.timedelta(days=day.weekday()),
+}
 
 
 MADE = {"integer": whole, "decimal": decimal, "text": text, "boolean": truth, "date": day}

@@ -113,6 +113,7 @@ def _own(measure: str, draw: random.Random) -> dict[str, Any]:
     number, key = {"column": draw.choice(["age", "money", "half"])}, {"column": draw.choice(list(SIZES))}
     noise = {"noise": draw.choice(["laplace", "gaussian"])} if draw.random() < 0.4 else {}
     by = {"by": draw.sample(list(SIZES), draw.choice([0, 0, 1, 2])), **noise}
+    apart = {"by": draw.sample([name for name in SIZES if name != key["column"]], draw.choice([0, 1, 2]))}
     tested: dict[str, Any] = {"delta": 1e-8}
     return {  # type: ignore[no-any-return]
         "count": lambda: _count(by, draw),
@@ -120,9 +121,9 @@ def _own(measure: str, draw: random.Random) -> dict[str, Any]:
         "mean": lambda: {**number, **noise, "count": 7} if draw.random() < 0.4 else {**number, **by},
         "variance": lambda: {**number, **by},
         "histogram": lambda: {**number, **by, "bins": sorted(draw.sample([-2, -1, 0, 0.5, 1, 2, 3], draw.choice([2, 3, 4])))},
-        "quantile": lambda: {**number, "quantiles": draw.choice([[0.5], [0.0], [1.0], [0.25, 0.75], [1 / 3]])},
-        "mode": lambda: _mode(key, tested, draw),
-        "top-k": lambda: {"column": draw.choice(["state", "small"]), "k": draw.choice([1, 2, 3])},
+        "quantile": lambda: {**number, "quantiles": draw.choice([[0.5], [0.0], [1.0], [0.25, 0.75], [0.333333]]), **apart},
+        "mode": lambda: _mode({**key, **apart}, tested, draw),
+        "top-k": lambda: {**key, **apart, "top": draw.choice([1, 2])},
         "threshold": lambda: {**(key if draw.random() < 0.8 else {}), "above": 3, "answers": draw.choice([1, 2])},
         "linear": lambda: _linear(noise, draw),
         "stable-quantile": lambda: {

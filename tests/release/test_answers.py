@@ -56,9 +56,12 @@ ASKED: dict[str, dict[str, Any]] = {
     "variance": {"measure": "variance", "column": "age", "epsilon": 1e6, "max_rows": 1},
     "ages": {"measure": "histogram", "column": "age", "bins": [10, 18, 65, 90], **ONE},
     "quantiles": {"measure": "quantile", "column": "age", "quantiles": [0.25, 0.5], "max_rows": 1},
+    "medians": {"measure": "quantile", "column": "age", "by": ["state"], **ONE},
     "mode": {"measure": "mode", "column": "city", **ONE},
     "tested-mode": {"measure": "mode", "column": "city", "method": "propose-test-release", "delta": 1e-9, **ONE},
+    "modes": {"measure": "mode", "column": "city", "by": ["state"], **ONE},
     "top": {"measure": "top-k", "column": "city", "top": 3, **ONE},
+    "tops": {"measure": "top-k", "column": "city", "by": ["state"], "top": 2, **ONE},
     "reached": {"measure": "threshold", "column": "city", "above": 100, "answers": 2, **ONE},
     "linear": {"measure": "linear", "by": ["state"], "matrix": [[1, 0], [1, 1], [2, -1]], **ONE},
     "median": {"measure": "stable-quantile", "column": "spent", "within": 2, "delta": 1e-9, "max_rows": 1},
@@ -104,6 +107,8 @@ EXACT: dict[str, Callable[[Rows], Any]] = {
     },
     "mode": lambda _: {(): "A"},
     "tested-mode": lambda _: {(): "A"},
+    "modes": lambda _: {("CA",): "A", ("NY",): "A"},
+    "tops": lambda _: {(state, place): city for state in ("CA", "NY") for place, city in ((1, "A"), (2, "B"))},
     "top": lambda _: {(1,): "A", (2,): "B", (3,): "C"},
     "reached": lambda _: {("A",): True, ("B",): True},
     "linear": lambda rows: {
@@ -140,6 +145,14 @@ def test_quantiles(released: tuple[Rows, dict[str, Rows]]) -> None:
     ages = sorted(row["age"] for row in rows)
     for row, share in zip(found["quantiles"], (0.25, 0.5), strict=True):
         assert ages[int(share * UNITS) - 12] <= row["value"] <= ages[int(share * UNITS) + 12]
+
+
+def test_a_median_of_each_key(released: tuple[Rows, dict[str, Rows]]) -> None:
+    rows, found = released
+    assert [row["key"] for row in found["medians"]] == [("CA", "0.5"), ("NY", "0.5")]
+    for row in found["medians"]:
+        ages = sorted(each["age"] for each in rows if each["state"] == row["key"][0])
+        assert ages[len(ages) // 2 - 12] <= row["value"] <= ages[len(ages) // 2 + 12]
 
 
 def test_what_is_done_afterwards_is_named(tmp_path: Path) -> None:

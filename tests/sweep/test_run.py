@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+import math
 import os
 import signal
 import statistics
@@ -29,7 +31,8 @@ from dpcli.sweep import sweep_runs
 from dpcli.sweep.documents.sweep import chart, measured
 from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, rank
 from dpcli.sweep.sweep_runs import Pool, measure
-from dpcli.sweep.worker import RESULT, Job, JobAnswer, saved_answers
+from dpcli.sweep.worker import RESULT, SCHEMA, Job, JobAnswer, saved_answers
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PUBLIC, SWEEP
@@ -261,6 +264,18 @@ def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
     assert [cell.values for cell in found.best] == [values[1], values[2]]
     assert [cell.values for cell in values_of(plan, *values, metric="nll", better="lower").best] == [values[0], values[3]]
     assert rank("higher", float("nan")) == rank("lower", float("nan")) == rank("lower", float("inf")) == -float("inf")
+
+
+@of_each("values", list(itertools.permutations((0.2, math.nan, 0.9))))
+def test_a_run_without_a_number_leaves_its_setting_without_a_median(values: tuple[float, ...]) -> None:
+    cell = Cell(None, values)  # type: ignore[arg-type]
+    assert all(map(math.isnan, (cell.median, cell.lowest, cell.highest)))
+
+
+@of_each("metrics", [None, {}, {"accuracy": "0.5"}, {"accuracy": True}, [0.5]])
+def test_a_damaged_result_is_made_again(metrics: object, tmp_path: Path) -> None:
+    (tmp_path / RESULT).write_text(json.dumps({"schema": SCHEMA, "fingerprint": "a", "metrics": metrics, "charge": None}))
+    assert saved_answers([Job("x.toml", "", str(tmp_path), "a")]) == {}
 
 
 def test_the_table_and_the_frontier(tmp_path: Path) -> None:

@@ -34,28 +34,27 @@ def command() -> None:
     """
 
 
-def comment_options() -> Callable[..., Any]:
-    """Return a decorator that adds the options of the gate and of every comment."""
-    return composed(
-        gate_options,
-        click.option("--number", type=click.IntRange(min=1), help="Number of the pull request [default: the job's]."),
-        click.option("--api", metavar="URL", help="Address of the API [default: the job's]."),
-        click.option("--name", metavar="NAME", help="Name of this comment, if one pull request has several."),
-        click.option(
-            "--timeout",
-            "patience",
-            type=RealRange(min=0.0, min_open=True, max=600.0),
-            default=30.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Longest time for which the server may be silent.",
-        ),
-        click.option("--dry-run", is_flag=True, help="Print the comment (Markdown) without contacting a server."),
-    )
+# The options of the gate and of every comment.
+comment_options = composed(
+    gate_options,
+    click.option("--number", type=click.IntRange(min=1), help="Number of the pull request [default: the job's]."),
+    click.option("--api", metavar="URL", help="Address of the API [default: the job's]."),
+    click.option("--name", metavar="NAME", help="Name of this comment, if one pull request has several."),
+    click.option(
+        "--timeout",
+        "patience",
+        type=RealRange(min=0.0, min_open=True, max=600.0),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest time for which the server may be silent.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Print the comment (Markdown) without contacting a server."),
+)
 
 
 @click.command(short_help="Comment on a pull request of GitHub.")
-@comment_options()
+@comment_options
 @click.option("--repository", metavar="OWNER/NAME", help="Repository of the pull request [default: the workflow's].")
 def github(
     files: tuple[str, ...],
@@ -86,7 +85,7 @@ def github(
 
 
 @click.command(short_help="Comment on a merge request of GitLab.")
-@comment_options()
+@comment_options
 @click.option("--project", metavar="ID", help="Project of the merge request, by number or path [default: the pipeline's].")
 def gitlab(
     files: tuple[str, ...],

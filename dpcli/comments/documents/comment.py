@@ -18,9 +18,7 @@ from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 def document(gated: Gated, name: str | None, base: str) -> Document:
     """Return the report of `dpcli gate` with the most important files first.
 
-    Args:
-        name: Name of this comment, if a pull request has several.
-        base: Base of the comparison, in words.
+    name: name of this comment, if a pull request has several. base: base of the comparison, in words.
     """
     files = _sort_files(gated.files)
     together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _has_warning(total))))

@@ -19,7 +19,7 @@ def describe(chart: Chart) -> str:
     if chart.grid is not None:
         return visible(". ".join((chart.subtitle, *_grid(chart.grid), *chart.notes)) + ".")
     parts = [
-        f"{chart.subtitle}",
+        chart.subtitle,
         f"across: {chart.x.title}; upwards: {chart.y.title}",
         *(_line(line) for line in chart.lines),
         *(marker.label for marker in chart.markers),

@@ -317,6 +317,8 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
     if axis.scale == "log":
         return tuple((value, _log_words(value)) for value in _log(axis, most))
     values = _linear(axis, most)
+    if max(map(abs, values), default=1.0) < 1e-6:  # with decimals, every label would be 0
+        return tuple((value, f"{value:g}") for value in values)
     places = max(map(_places, values), default=0)
     return tuple((value, _words(value, places)) for value in values)
 
@@ -340,7 +342,7 @@ def _log(axis: Axis, most: int) -> list[float]:
         if len(result) <= most:
             return result
     skip = math.ceil(len(exponents) / most)
-    return _within_axis(axis, [10.0**exponent for exponent in exponents if exponent % skip == 0])
+    return _within_axis(axis, [float(f"1e{exponent}") for exponent in exponents if exponent % skip == 0])
 
 
 def _within_axis(axis: Axis, values: list[float]) -> list[float]:

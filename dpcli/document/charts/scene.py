@@ -47,6 +47,7 @@ from dpcli.document.charts.shapes import (
 )
 from dpcli.document.document import visible
 
+INNER = WIDTH - 2.0 * MARGIN  # width, in pixels, of the picture without its margins
 FINE = 11.0  # font size, in pixels, of the headings and the labels in squares of a grid
 WIDEST = 20.0  # largest distance, in pixels, from one square to the next
 NAMED = (124.0, 52.0)  # distance, in pixels, across and down from one square to the next if squares have words in them
@@ -79,10 +80,8 @@ class Mesh:
 
 def grid_scene(chart: Chart, grid: Grid) -> Scene:
     """Return the scene of a grid, with its title above it, and its legend and notes below it."""
-    inner = WIDTH - 2.0 * MARGIN
-    subtitle = wrap(visible(chart.subtitle), TEXT, inner)
-    notes = [wrap(visible(note), SMALL, inner) for note in chart.notes]
-    mesh = _mesh(grid, _below_head(subtitle) + 26.0, inner)
+    subtitle, notes = _head_and_foot(chart)
+    mesh = _mesh(grid, _below_head(subtitle) + 26.0)
     result = Scene(WIDTH, 0.0)
     head(result, visible(chart.title), subtitle)
     _headings(result, grid, mesh)
@@ -91,11 +90,16 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
         _square(result, grid, square, box, f"{square.label}: {square.printed}")
         if grid.named:
             _name(result, grid, square, box)
-    legend_bottom = _legend(result, grid, mesh.top + mesh.down * grid.rows + 20.0, inner)
+    legend_bottom = _legend(result, grid, mesh.top + mesh.down * grid.rows + 20.0)
     notes_top = legend_bottom + 30.0
     foot(result, notes, notes_top)
     result.height = notes_top + _foot_height(notes)
     return result
+
+
+def _head_and_foot(chart: Chart) -> tuple[list[str], list[list[str]]]:
+    """Return the lines of the subtitle, and the lines of each note."""
+    return wrap(visible(chart.subtitle), TEXT, INNER), [wrap(visible(note), SMALL, INNER) for note in chart.notes]
 
 
 def _below_head(subtitle: list[str]) -> float:
@@ -108,11 +112,11 @@ def _foot_height(notes: list[list[str]]) -> float:
     return LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
 
 
-def _mesh(grid: Grid, top: float, inner: float) -> Mesh:
+def _mesh(grid: Grid, top: float) -> Mesh:
     if grid.named:
         return Mesh(MARGIN, top, *NAMED)
-    left = max((text_width(heading.text, FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
-    across = min(WIDEST, (inner - left - HEADING_ROOM) / grid.columns)
+    left = max((text_width(visible(heading.text), FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
+    across = min(WIDEST, (INNER - left - HEADING_ROOM) / grid.columns)
     return Mesh(MARGIN + left, top, across, across)
 
 
@@ -185,12 +189,12 @@ def _cut(text: str, room: float) -> str:
     return f"{text}..."
 
 
-def _legend(scene: Scene, grid: Grid, top: float, inner: float) -> float:
+def _legend(scene: Scene, grid: Grid, top: float) -> float:
     """Draw a sample of each kind of square with its words, and return the lower edge of the legend."""
     side, x, y = 13.0, MARGIN, top
     for square, words in _kinds(grid):
         wide = side + 6.0 + text_width(words, SMALL) + 16.0
-        if x > MARGIN and x + wide > MARGIN + inner:
+        if x > MARGIN and x + wide > MARGIN + INNER:
             x, y = MARGIN, y + LEADING * SMALL + 4.0
         plain = Grid(grid.what, (), (), grid.steps, grid.empty, grid.closed)
         _square(scene, plain, square, Box(x, y, x + side, y + side), "")
@@ -240,9 +244,7 @@ def scene(chart: Chart) -> Scene:
     """
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
-    inner = WIDTH - 2.0 * MARGIN
-    subtitle = wrap(visible(chart.subtitle), TEXT, inner)
-    notes = [wrap(visible(note), SMALL, inner) for note in chart.notes]
+    subtitle, notes = _head_and_foot(chart)
     top = _below_head(subtitle) + 48.0
     bottom = top + max(PLOT_HEIGHT, 30.0 * len(chart.bars))
     notes_top = bottom + 70.0
@@ -294,8 +296,8 @@ def _axes(scene: Scene, frame: Frame) -> None:
         ink: Ink = "text" if frame.y.categories else "quiet"
         scene.words.append(Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, ink, "end"))
     scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
-    scene.words.append(Words((MARGIN, box.top - 14.0), frame.y.title, TEXT))
-    scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), frame.x.title, TEXT, anchor="middle"))
+    scene.words.append(Words((MARGIN, box.top - 14.0), visible(frame.y.title), TEXT))
+    scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), visible(frame.x.title), TEXT, anchor="middle"))
 
 
 def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:

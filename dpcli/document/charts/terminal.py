@@ -155,7 +155,7 @@ def _list(grid: Grid, width: int) -> list[str]:
 
 def _rows(grid: Grid, width: int) -> list[str]:
     """Return the rows of a grid. A square takes two columns of the screen if there is room, otherwise one."""
-    left = max((len(heading.text) for heading in grid.headings if heading.column < 0), default=0) + 1
+    left = max((len(visible(heading.text)) for heading in grid.headings if heading.column < 0), default=0) + 1
     apart = APART if left + APART * grid.columns <= width else 1
     hidden = max(0, grid.columns - (width - left) // apart)
     lines = [[" "] * width for _ in range(grid.rows)]

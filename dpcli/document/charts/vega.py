@@ -161,12 +161,7 @@ def _bars(chart: Chart) -> list[Layer]:
     x = _channel(chart.x, "value")
     bars: Layer = {
         "mark": {"type": "bar", "tooltip": True},
-        "encoding": {
-            "x": x,
-            "x2": {"field": "low"},
-            "y": y,
-            "color": {"field": "color", "type": "nominal", "scale": None},
-        },
+        "encoding": {"x": x, "x2": {"field": "low"}, "y": y, "color": {"field": "color", "type": "nominal", "scale": None}},
     }
     bar_labels: Layer = {
         "mark": {"type": "text", "align": "left", "dx": 5},

@@ -24,11 +24,7 @@ def render(document: Document) -> str:
     A suppressed finding is a suppressed result with its justification.
     """
     rules = {finding.rule: finding for finding in document.findings}
-    driver = {
-        "name": "dpcli",
-        "version": __version__,
-        "rules": [_rule(rules[name]) for name in sorted(rules)],
-    }
+    driver = {"name": "dpcli", "version": __version__, "rules": [_rule(rules[name]) for name in sorted(rules)]}
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     run = {
         "tool": {"driver": driver},

@@ -97,22 +97,26 @@ def _take_text(console: Console) -> str:
 
 def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
     """Yield the text of a table, in one piece or in parts."""
-    columns, needed = _columns(table, _column_widths(table), width)
+    from rich.cells import cell_len
+
+    widest = _widest(table)
+    columns, needed = _columns(table, list(map(cell_len, widest[0])), width)
     # The table is wider than a screen that is too narrow, since a number that loses its last digits is a different number.
     console.width = max(width, needed)
     if len(table.rows) <= PART:
         yield _grid_text(columns, table.rows, table.flagged, console)
     else:
-        yield from _parts_of_grid(table, columns, console)
+        yield from _parts_of_grid(table, widest, columns, console)
     console.width = width
 
 
-def _parts_of_grid(table: Table, columns: Sequence[dict[str, Any]], console: Console) -> Iterator[str]:
+def _parts_of_grid(
+    table: Table, widest: list[tuple[str, ...]], columns: Sequence[dict[str, Any]], console: Console
+) -> Iterator[str]:
     """Yield the text of a table in parts: its head, PART rows at a time, and its lower edge.
 
     The two rows of `_widest` are added to each part, so that all parts have equal column widths. Their lines are cut off again.
     """
-    widest = _widest(table)
     widest_lines, lower_edge = _split_last_line(_grid_text(columns, widest, frozenset(), console, head=False))
     head = _grid_text(columns, widest, frozenset(), console)
     yield head[: len(head) - len(widest_lines) - len(lower_edge)]
@@ -149,9 +153,9 @@ def _grid_text(
 
 
 def _columns(table: Table, widths: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
-    """Return rich's settings of each column, and the width that the console needs at least. widths: as `_column_widths`.
+    """Return rich's settings of each column, and the width that the console needs at least. Columns of numbers never wrap.
 
-    Columns of numbers never wrap.
+    widths: width of the widest cell of each column, including its name.
     """
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
@@ -173,18 +177,8 @@ def _columns(table: Table, widths: Sequence[int], width: int) -> tuple[list[dict
     return columns, needed
 
 
-def _column_widths(table: Table) -> list[int]:
-    """Return the width of the widest cell of each column, including its name."""
-    from rich.cells import cell_len
-
-    result = [0] * len(table.columns)
-    for row in chain([table.columns], table.rows):
-        result = [max(width, cell_len(visible(cell))) for width, cell in zip(result, row, strict=True)]
-    return result
-
-
 def _widest(table: Table) -> list[tuple[str, ...]]:
-    """Return two rows that determine all column widths: one has the widest cells, and the other the cells with the widest words."""
+    """Return two rows that determine all column widths: the first has the widest cells, the second the cells with the widest words."""
     from rich.cells import cell_len
 
     count = len(table.columns)

@@ -103,3 +103,17 @@ def responses(epsilon: float, categories: int, zero: int | None, unchanged: int)
         return product([np.ones(1), *(distribution(answers[record]) for record in records)])
 
     return release
+
+
+def shuffled_responses(epsilon: float, categories: int, users: int, unchanged: int) -> Release:
+    """Return the histogram of the randomised responses of the records of the sample and of `users` - 1 other users, who do not change."""
+
+    def release(records: Records) -> Array:
+        law = np.zeros((len(records) + users,) * categories)  # the probability of each histogram
+        law[(0,) * categories] = 1.0
+        for record in (*records, *("o",) * (users - 1)):
+            answer = responses(epsilon, categories, 1, unchanged)((record,))
+            law = sum((chance * np.roll(law, 1, axis=c) for c, chance in enumerate(answer.tolist())), np.zeros_like(law))
+        return np.asarray(law.ravel())
+
+    return release

@@ -179,6 +179,16 @@ def responses(epsilon: float, categories: int, blank: int | None = 1) -> Release
     return releases
 
 
+def shuffled(epsilon: float, categories: int, users: int) -> Releases:
+    """Return histograms of shuffled randomised responses, one for each category of the users who do not change."""
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for unchanged in range(categories):
+            yield noise.shuffled_responses(epsilon, categories, users, unchanged)
+
+    return releases
+
+
 def gaussian_mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Releases:
     """Return releases of a sum, with noise `sigma`, to which each record contributes one of the shifts, drawn with these weights.
 
@@ -292,6 +302,16 @@ def _sparse_vector(answers: int, share: float) -> Reference:
 CHOICES = (
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
+    Reference("shuffled-reports", {"users": 3, "local_epsilon": 1.0}, shuffled(1.0, 2, 3), stated=True),
+    *(
+        Reference(
+            "shuffled-reports",
+            {"users": users, "local_epsilon": 1.5, "randomizer": "randomized-response", "categories": categories},
+            shuffled(1.5, categories, users),
+            stated=True,
+        )
+        for users, categories in ((5, 2), (3, 3))
+    ),
     Reference("exponential", {"epsilon": 1.0}, choice(partial(choices.exponential, 1.0)), stated=True),
     *map(_noisy_max, choices.NOISES),
     Reference("permute-and-flip", {"epsilon": 1.0}, choice(partial(choices.permute_and_flip, 1.0)), stated=True),

@@ -103,7 +103,10 @@ def _discrete_laplace_fields(keys: Keys, change: RecordChange) -> dict[str, Any]
 
 
 def _discrete_gaussian_keys(event: EventTree, change: RecordChange) -> Keys:
-    """Return the keys of discrete Gaussian noise. Only one integer with a whole sensitivity has the key `sensitivity`."""
+    """Return the keys of discrete Gaussian noise. Only one integer with a whole sensitivity has the key `sensitivity`.
+
+    Unlike in the other events, `sensitivity` is that of the released function, which already depends on the adjacency.
+    """
     _require_one_record(event, change)
     sensitivity = event.number("sensitivity") if "sensitivity" in event.fields else 1.0
     dimension = None if event.fields.get("dimension") is None else event.count("dimension")
@@ -201,11 +204,7 @@ def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     """Return the fields of a mixture of Gaussians."""
     _require_no_replacement("MixtureOfGaussiansDpEvent", change)
     sensitivities, probabilities = keys.pop("sensitivities"), keys.pop("probabilities")
-    return {
-        "standard_deviation": keys.pop("sigma"),
-        "sensitivities": tuple(sensitivities),
-        "sampling_probs": tuple(probabilities),
-    }
+    return {"standard_deviation": keys.pop("sigma"), "sensitivities": tuple(sensitivities), "sampling_probs": tuple(probabilities)}
 
 
 def _tree_keys(event: EventTree, change: RecordChange) -> Keys:

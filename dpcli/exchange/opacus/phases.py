@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import textwrap
 import zipfile
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from dpcli.base.errors import InputError
@@ -33,10 +35,7 @@ ASSUMED = (
 # Note for the accountant gdp, which uses a central limit theorem.
 APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."
 # Comments in a written pipeline file, by key.
-COMMENTS = {
-    "adjacency": "the adjacency of Opacus's accountants",
-    "noise_multiplier": "relative to max_grad_norm",
-}
+COMMENTS = {"adjacency": "the adjacency of Opacus's accountants", "noise_multiplier": "relative to max_grad_norm"}
 COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
 
 
@@ -168,10 +167,10 @@ def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, 
         if asserted.adjacency not in (None, OPACUS_ADJACENCY):
             del comments["adjacency"]  # the comment would be false
     if is_assumed(state, sampling):
-        heading += _lines(ASSUMED)
+        heading += textwrap.wrap(ASSUMED, 100)
         comments |= COMMENTS_IF_ASSUMED
     if state.carried is None and state.mechanism == "gdp":
-        heading += _lines(APPROXIMATE)
+        heading += textwrap.wrap(APPROXIMATE, 100)
     return file_of(tables_of_state(state, asserted, sampling), tuple(heading), comments, place, wrapped)
 
 
@@ -182,11 +181,5 @@ def is_assumed(state: OpacusState, sampling: str | None) -> bool:
 
 def _whole_passes(phase: Phase) -> bool:
     """Return whether the rate is 1 / n for a whole number n of batches in a pass, and the phase consists of complete passes."""
-    batches = round(1.0 / phase.sample_rate) if phase.sample_rate > 0.0 else 0
-    return batches > 0 and phase.sample_rate == 1.0 / batches and phase.steps % batches == 0
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    import textwrap
-
-    return tuple(textwrap.wrap(text, 100))
+    batches = round(1 / Fraction(phase.sample_rate))  # as a float, 1 / rate may be infinite
+    return phase.sample_rate == 1 / batches and phase.steps % batches == 0

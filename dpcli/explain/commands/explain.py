@@ -66,8 +66,8 @@ def command(
     certified, 1 if a rule calls the file unsound.
 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a key, a term (adjacency), a
-    heading of a table, an exit code, a command (report) or a page of the manual (tutorial, accountants, threats, training,
-    private-prediction, release, ledger, gate, glossary).
+    heading of a table, an exit code, a command (report) or a page of the manual (tutorial, accountants, certify, training, federated,
+    private-prediction, release, ledger, backup, gate, threats, glossary).
 
     --demo needs no file. It simulates noisy counts of two made-up datasets that differ by one person. The likelihood-ratio test
     distinguishes them as well as any test can, and its errors are drawn together with the bound that epsilon sets. -o demo.svg (.png,
@@ -142,6 +142,8 @@ def _command_help(name: str) -> str:
     from dpcli.cli.groups import Commands, LazyGroup
 
     words, target, summary = name.split(), "", ""
+    if not words:
+        return ""
     table: Commands = COMMANDS
     for word in words:
         if target:

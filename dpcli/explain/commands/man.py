@@ -14,7 +14,7 @@ from dpcli.base.registry import COMMANDS, FILES
 from dpcli.cli.groups import Commands, LazyGroup
 from dpcli.cli.main import cli
 from dpcli.document.formats.troff import ManualSection, literal, page
-from dpcli.explain.lists import EVERY, EXIT_CODES
+from dpcli.explain.lists import EXIT_CODES, GENERATED
 from dpcli.explain.topics import TOPICS, topic, with_command
 from dpcli.file.keys.annotations import keys_of
 from dpcli.file.keys.tables import Members
@@ -81,9 +81,9 @@ def _main_page() -> str:
         ManualSection("description", description),
         ManualSection("options", terms=_options(cli, _context())),
         ManualSection("commands", terms=commands),
-        ManualSection("accountants", (ABOUT_ACCOUNTANTS,), EVERY["accountants"]()),
-        ManualSection("filters", (ABOUT_FILTERS,), EVERY["filters"]()),
-        ManualSection("formats", terms=EVERY["formats"]()),
+        ManualSection("accountants", (ABOUT_ACCOUNTANTS,), GENERATED["accountants"]()),
+        ManualSection("filters", (ABOUT_FILTERS,), GENERATED["filters"]()),
+        ManualSection("formats", terms=GENERATED["formats"]()),
         ManualSection("rules", (ABOUT_RULES,), rules),
         ManualSection("failures that no file reveals", (ABOUT_FAILURES,), failures),
         ManualSection("exit status", terms=EXIT_CODES),

@@ -130,7 +130,9 @@ def _sheet(demo: Demo) -> Sheet:
 
 
 def _measured(rate: SimulatedRate) -> str:
-    """Return a measured rate with its interval, whose ends are rounded outwards."""
+    """Return a measured rate with its interval, whose ends are rounded outwards; "-" for a rate of no releases at all."""
+    if math.isnan(rate.measured):
+        return "-"
     low, high = math.floor(1e3 * rate.low) / 10, math.ceil(1e3 * rate.high) / 10
     return f"{100.0 * rate.measured:.1f} % ({low:.1f} to {high:.1f})"
 

@@ -93,9 +93,7 @@ class KeyText:
     """A key in words.
 
     Attributes:
-        name: Name of the key.
         takes: The allowed values.
-        doc: Meaning of the key.
         default: The default as `default_text` writes it.
     """
 

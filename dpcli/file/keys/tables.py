@@ -93,7 +93,6 @@ class KeyTable:
     Attributes:
         cls: The dataclass.
         members_of: Function that returns the keys of a dataclass. It is a field and not an import, because its module imports this one.
-        takes: As in `Kind`.
     """
 
     cls: type
@@ -132,7 +131,6 @@ class SelectedTable:
         members_of: As in KeyTable.
         default: The value that applies if the key is absent; None if the key is required.
         doc: Description of the table that holds for all classes.
-        takes: As in `Kind`.
     """
 
     selector: str
@@ -271,13 +269,7 @@ def described(member: Member) -> dict[str, Any]:
 
 
 def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of a table whose keys depend on the value of one key.
-
-    Args:
-        selector: The key.
-        choices: Keys of the table for each value of `selector`.
-        default: The value that applies if `selector` is absent; None if it is required.
-    """
+    """Return the JSON Schema of a table whose keys depend on the value of one key. That key is required if it has no default."""
     cases = []
     for name, known in choices.items():
         required = [] if name == default else [selector]  # without the key, the default applies

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from dpcli.file.pipeline.canonical import read_document
 from dpcli.file.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
-from dpcli.file.pipeline.parts import part_problems
+from dpcli.file.pipeline.parts import part_problems, sample_problems
 from dpcli.file.pipeline.section import entries_of_queries, judge_sections, section_problems
 from dpcli.file.toml.findings import Findings, Path, Problem
 from dpcli.file.toml.shown import quoted
@@ -38,13 +38,7 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for every inconsistency.
-
-    Args:
-        tables: The tables of the file.
-        values: The top-level values that can be read.
-        findings: The collection to which the findings are added.
-    """
+    """Add a finding for every inconsistency. values: the top-level values that can be read."""
     privacy = values.get("privacy")
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     mechanisms: list[Mapping[str, Any]] = []
@@ -58,7 +52,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         _table_problems(mechanisms),
         _entry_problems(entries, privacy),
         part_problems(entries, mechanisms),
-        _sample_problems(entries, mechanisms),
+        sample_problems(entries, mechanisms),
         gate_problems(values.get("gate", NO_GATE), names),
         section_problems(values),
     )
@@ -71,9 +65,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
     """Yield the problems of [privacy].
 
-    Args:
-        privacy: The table; None if it cannot be read.
-        has_only_queries: Whether all mechanisms come from queries, which have other keys that bound the contributions of a unit.
+    has_only_queries: whether all mechanisms come from queries, which bound the contributions of a unit by other keys.
     """
     if privacy is None:
         return
@@ -107,13 +99,6 @@ def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
     """Yield a problem for a budget without a cap."""
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
-
-
-def _sample_problems(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    if any("sample" in table for table in tables):
-        from dpcli.file.pipeline.parts import sample_problems
-
-        yield from sample_problems(entries, tables)
 
 
 def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:

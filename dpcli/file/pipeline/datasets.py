@@ -98,7 +98,6 @@ def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> 
     """Return a ledger's message about blocks without its references to --window, for a command that lacks this flag.
 
     Args:
-        text: The message. It may begin with a place in a file, PATH:LINE.
         name: Name of the window in the new message.
         instead: Text that replaces the hint at the flag.
     """

@@ -68,10 +68,6 @@ class Stated:
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
         """Return the equivalent file as plain tables.
 
-        Args:
-            delta: Delta of [privacy].
-            target: Epsilon of [budget]; None for a file without a budget.
-
         Raises:
             InputError: The flags describe no mechanism or two, or they contradict each other.
         """
@@ -114,11 +110,7 @@ class Stated:
 
 
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
-    """Return the pipeline of `Stated.tables`.
-
-    Args:
-        tables: The tables.
-        text: Text of the file; None to write it from the tables.
+    """Return the pipeline of `Stated.tables`. text: text of the file; None to write it from the tables.
 
     Raises:
         InputError: The reader refuses a value. The message names the flag in place of the key.
@@ -144,8 +136,6 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
     """Return the text of the equivalent file, with a comment on each key that has alternatives.
 
     Args:
-        tables: The tables of `Stated.tables`.
-        command: Name of the command that received the flags, such as "account".
         given: The flags by name. The first line of the text quotes them.
     """
     first_line = f"# As dpcli {command} {shlex.join(words_of_flags(given))}"

@@ -172,11 +172,6 @@ def gate_problems(gate: Gate, mechanisms: Iterable[str]) -> Iterator[Problem]:
 
 
 def under(table: Path, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield the problems of a table with paths from the top of the file.
-
-    Args:
-        table: Path of the table.
-        problems: Problems with paths that begin in the table.
-    """
+    """Yield the problems of a table with paths from the top of the file."""
     for key, expected, actual in problems:
         yield (*table, *key), expected, actual

@@ -21,9 +21,7 @@ TOP_LEVEL = "top level"
 def places_of(key: str, path: str | None = None) -> list[str]:
     """Return a line for each meaning of a key, such as `[budget]: meaning of the key (allowed values; default 0.8)`.
 
-    Args:
-        key: Name of the key.
-        path: Dotted key of the table to search; None for all tables.
+    path: dotted key of the table to search; None for all tables.
     """
     result: dict[tuple[str, str], list[str]] = {}
     for place in every_table():
@@ -42,11 +40,7 @@ def every_table() -> tuple[TablePlace, ...]:
 
 
 def tables(top: Members = TOP) -> Iterator[TablePlace]:
-    """Yield every table of a file, each before its inner tables.
-
-    Args:
-        top: The keys at the top of the file.
-    """
+    """Yield every table of a file, each before its inner tables."""
     yield TablePlace(TOP_LEVEL, "format = 1 comes first in every file.", top)
     for name, member in top.items():
         if isinstance(member.kind, Mechanisms):

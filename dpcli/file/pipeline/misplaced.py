@@ -39,9 +39,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
     """Return advice about an unknown key.
 
     Args:
-        key: The unknown key.
         known: The keys that are allowed in its place.
-        top: The keys at the top of a file.
 
     Returns:
         The known key that was probably meant, or None if the advice is something else; and the advice in words, or "".

@@ -104,12 +104,7 @@ READ_BYTES = 4096  # number of bytes at the start of a text that are examined
 
 
 def looks_like(data: bytes, path: str) -> str | None:
-    """Return the kind of file that the bytes look like, with the command that reads it; None if the kind is unknown.
-
-    Args:
-        data: The bytes of the file.
-        path: Path of the file, to be quoted in the command.
-    """
+    """Return the kind of file that the bytes look like, with the command that reads it; None if the kind is unknown."""
     kind = _binary(data) or _json(data) or _text(data[:READ_BYTES])
     if kind is None:
         return None

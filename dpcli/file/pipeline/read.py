@@ -37,13 +37,7 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 
 
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
-    """Return the pipeline in the bytes of a file. Raises InvalidFile as `load` does.
-
-    Args:
-        text: The bytes.
-        path: Path of the file, for messages.
-        substitute: As in `load`.
-    """
+    """Return the pipeline in the bytes of a file. Raises InvalidFile as `load` does."""
     content, tables = _substituted(text, path, substitute)
     values, findings = _checked(tables)
     refuse(findings, tables, content, path)
@@ -268,11 +262,8 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
     """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a damaged
-    pipeline. A folder without such files stays in the list, so that reading it reports an error.
-
-    Args:
-        paths: Paths of files and folders.
-        wanted: Function that returns whether a file with these tables is wanted.
+    pipeline. A folder without such files stays in the list, so that reading it reports an error. wanted: function that returns whether a
+    file with these tables is wanted.
 
     Raises:
         InputError: A folder cannot be listed.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import differing, named, samples_of
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Unsampled
@@ -33,7 +33,6 @@ class BillLine:
 
     Attributes:
         name: Name for tables.
-        mechanism: The mechanism.
         count: Number of runs that are composed.
         entries: The entries of the file for which the mechanism stands.
         parts: If the mechanism runs others on disjoint parts of the data, their lines, for one run of all parts.
@@ -54,9 +53,7 @@ def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """Return the charges of a pipeline in the order of the file. The charges of partitions come last.
 
-    Args:
-        pipeline: The pipeline.
-        group_size: Number of units of privacy that change together.
+    group_size: number of units of privacy that change together.
 
     Raises:
         InputError: Two mechanisms have one name, a group is too large, or a mechanism has no meaning under the adjacency, the sampling or
@@ -69,7 +66,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
             "expected mechanisms of different names, found two of the same name: a group that names it would leave one of them uncharged"
         )
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    samples = _samples(pipeline)
+    samples = samples_of(pipeline.mechanisms)
     charges: list[BillLine] = []
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
@@ -105,15 +102,6 @@ def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
 
 
-def _samples(pipeline: Pipeline) -> dict[str | None, tuple[Entry, ...]]:
-    """Return the entries that read each named sample, by the name of the sample."""
-    if all(entry.sample is None for entry in pipeline.mechanisms):
-        return {}
-    from dpcli.file.pipeline.parts import samples_of
-
-    return samples_of(pipeline.mechanisms)
-
-
 def _place(readers: tuple[Entry, ...]) -> str:
     """Return the place of these entries in the file, for messages."""
     return " and ".join(f'mechanism["{entry.name}"]' for entry in readers)
@@ -132,8 +120,6 @@ def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
     """
     if len(readers) == 1:
         return
-    from dpcli.file.pipeline.parts import differing
-
     for entry in readers:
         for key, expected, actual in differing(readers[0], entry):
             raise InputError(f"{key}: expected {expected}, found {actual}")

@@ -15,7 +15,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, RELEASED, SECTIONS
 from dpcli.base.registry import MECHANISMS as TYPES
 from dpcli.base.values import dataclass
-from dpcli.file.keys.annotations import kind_of, members_of
+from dpcli.file.keys.annotations import idle, kind_of, members_of
 from dpcli.file.keys.kinds import Either, KeyPlace, Kind, Listed, Named, Refused
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.pipeline.gate_keys import under
@@ -76,8 +76,6 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems within each section: keys without effect, and contradictions."""
     for name in (*SECTIONS, *RELEASED):
         for place, value in _stated(name, values):
-            from dpcli.file.keys.annotations import idle
-
             yield from under(place, idle(value))
             yield from under(place, value.problems())
 
@@ -146,8 +144,6 @@ class TablePlace:
 
     Attributes:
         title: The way in which a file writes the table, such as [train].
-        doc: Meaning of the table.
-        members: Keys of the table.
         path: Dotted key of the table, such as train.clipping; "" for the top level of the file.
         word: Value of the selector for which the table has these keys; None if the table has no selector.
         choice: The selector with its value, such as `task = "custom"`.
@@ -164,10 +160,7 @@ class TablePlace:
 def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
     """Yield the tables in a value of this kind. If the value is a table, it comes first.
 
-    Args:
-        kind: Kind of the value.
-        path: Dotted key of the value.
-        title: The way in which a file writes the value.
+    path: dotted key of the value. title: the way in which a file writes it.
     """
     match kind:
         case SectionTable():
@@ -186,13 +179,7 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables in a table.
-
-    Args:
-        members: Keys of the table.
-        path: Dotted key of the table.
-        title: The way in which a file writes the table.
-    """
+    """Yield the tables in a table. path and title are those of the table."""
     for name, member in members.items():
         is_array = isinstance(member.kind, Listed)
         inner_title = f"{title[:-1]}.{name}]" if is_array else f"{name} = {{ ... }} of {title}"

@@ -35,7 +35,6 @@ class KeyFinding:
 
     Attributes:
         rule: Code of the rule that the key breaks, such as DP004.
-        key: Path of the key.
         expected: Text of the message after "expected".
         actual: Text of the message after "found". The message hides the passwords of addresses in it.
         hint: Advice at the end of the message, or "".
@@ -88,7 +87,6 @@ class Diagnostic:
 
     Attributes:
         rule: Code of the rule in the failure catalogue, such as DP001.
-        path: Path of the file.
         key: Dotted path of the key, such as "mechanism[2].sampling.rate", or "".
         line, column: Place of the key in the file, counted from 1; 0 if it has no place.
         source: The unchanged source line, or "".

@@ -27,11 +27,7 @@ _NOT_A_FILE = {
 
 
 def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
-    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-".
-
-    Args:
-        path: Path of the file, or "-".
-        what: Description of the expected file, for the message.
+    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-". what: the expected file, for the message.
 
     Raises:
         InputError: There is no such file, it is not a regular file, or it cannot be read. A pipe or a device is never opened or waited for.
@@ -70,11 +66,10 @@ class _Unreadable(Exception):
 def _regular_file(name: str, most: int) -> bytes:
     """Return at most `most` + 1 bytes of a regular file. Raises _Unreadable."""
     try:
-        _check_regular(name, os.stat(name).st_mode)
-        # Between the check and the opening, the name may have become a pipe. So the file is opened without blocking and checked again.
-        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:
-            _check_regular(name, os.fstat(descriptor).st_mode)
+        mode = os.stat(name).st_mode
+        if not stat.S_ISREG(mode):
+            raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "a special file"))
+        with open(name, "rb") as file:
             return file.read(most + 1)
     except FileNotFoundError:
         raise _Unreadable(name, "no such file") from None
@@ -84,11 +79,6 @@ def _regular_file(name: str, most: int) -> bytes:
         raise _Unreadable(name, (error.strerror or "an unreadable file").lower()) from None
     except ValueError:
         raise _Unreadable(name, "a path that cannot exist") from None
-
-
-def _check_regular(name: str, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "a special file"))
 
 
 def _standard_input(most: int) -> bytes:

@@ -59,8 +59,6 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     """Return the known word that `word` most likely stands for; None if none is likely, or there are too many to compare.
 
     Args:
-        word: The unknown word.
-        known: The known words.
         cutoff: Smallest similarity of a suggestion, as difflib measures it: 1 for equal words.
     """
     import difflib
@@ -103,7 +101,6 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
     if it equals the missing name up to case and separators, or if the line certainly is a header.
 
     Args:
-        name: Name of the missing column.
         names: Names of the columns in the schema of the table, or the fields of its first line.
         known: All expected names. A line that contains at least half of the others is a header.
         schema: Whether the names come from a schema, which cannot be a record.

@@ -188,12 +188,7 @@ def reworded(words: str, rest: str) -> Rewording:
 
 
 def digits_hint(before: str, rest: str) -> str:
-    """Return a hint for a number whose digits are grouped by commas; "" for other text.
-
-    Args:
-        before: The line up to the first comma.
-        rest: The line from the comma on.
-    """
+    """Return a hint for a number whose digits are grouped by commas; "" for other text. The line is split at its first comma."""
     first_group = re.search(r"[1-9]\d{0,2}\Z", before)
     other_groups = re.match(r"(?:,\d{3})+(?![\d.,])", rest)
     if first_group is None or other_groups is None:

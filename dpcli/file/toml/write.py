@@ -25,10 +25,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
 def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
     """Yield the lines of the document, with a comment on each key that has one.
 
-    Args:
-        tables: The content of the document.
-        comments: Comments by the text of the key.
-        column: Column at which comments begin.
+    comments: comments by the text of the key. column: column at which they begin.
     """
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])

@@ -126,9 +126,9 @@ def quota(
 def rate(ledger: str, dataset: str | None, per_day: int, why: str, **output: Any) -> int:
     """Limit how many entries without a cost each login may append to LEDGER in a day, so that nobody fills the log for the others.
 
-    These entries count: charges of cost 0, cancelled reservations, counts of answers, proposals and withdrawals. What costs budget is never
-    limited, nor are the start and the commit of a reserved run. A request that was denied leaves no entry and does not count. A request
-    beyond the rate is refused (exit code 4).
+    These entries count: charges below 1e-6 in every amount, cancelled reservations, counts of answers, proposals and withdrawals. What
+    costs more is never limited, nor are the start and the commit of a reserved run. A request that was denied leaves no entry and does not
+    count. A request beyond the rate is refused (exit code 4).
 
     Only a database has a rate, and only the role dpcli_admin may set it. A file cannot tell logins apart.
     """
@@ -166,21 +166,24 @@ def refuse(ledger: str, entry: int, dataset: str | None, why: str, **output: Any
     click.argument("finding"),
     dataset_option,
     reason_option("Reason why the finding is accepted.", required=True),
+    proposing_option,
     answer_options,
 )
-def acknowledge(ledger: str, finding: str, dataset: str | None, why: str, **output: Any) -> int:
+def acknowledge(ledger: str, finding: str, dataset: str | None, why: str, expires: str | None, **output: Any) -> int:
     """Answer FINDING, a line of `dpcli budget verify` about LEDGER, so that `verify` ends with exit code 0 again.
 
     FINDING is compared word for word with what `verify` finds now, which takes as long as `verify`. The entry in the chain states who
     answered it and why. It changes no charge: what was spent beyond the entries stays spent, and the guarantee is not what the cap says.
     `verify` still prints the finding, and says how many are acknowledged. If another version of dpcli words the finding differently, or
     finds another number, it counts again. In a database this needs the role dpcli_admin.
+
+    In a ledger that was opened with --two-person the command proposes the answer; another person approves it with `dpcli budget approve`.
     """
     from dpcli.cli.printing import progress
     from dpcli.ledger.verify import acknowledge
 
     with progress() as report:
-        return answer(ledger, dataset, lambda book: acknowledge(book, finding, why, report), **output)
+        return answer(ledger, dataset, lambda book: acknowledge(book, finding, why, report, expires), **output)
 
 
 @subcommand(

@@ -53,7 +53,9 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
     click.option("--block", "names", multiple=True, metavar="NAME", help="Name of a block, for blocks by region; repeatable."),
     click.option("--block-count", "count", type=int, help="Number of blocks, for blocks by a hash of the unit."),
     click.option(
-        "--two-person", is_flag=True, help="Another person has to approve each amend, void, quota and copy; cannot be changed."
+        "--two-person",
+        is_flag=True,
+        help="Another person has to approve each amend, void, quota, copy and acknowledge; cannot be changed.",
     ),
     click.option("--team", metavar="ROLE", help="PostgreSQL: role whose members may see and charge the dataset."),
     answer_options,

@@ -30,6 +30,8 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
             return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
         case "moved":
             return f"to move the dataset to {asks['to']}"
+        case "acknowledge":
+            return f"to acknowledge the finding: {asks['finding']}"
         case _:
             return f'to cancel the reservation "{asks["key"]}"'
 

@@ -233,6 +233,8 @@ def _change(asks: Mapping[str, Any]) -> str:
             return _quota(asks)
         case "moved":
             return f"move to {asks['to']}"
+        case "acknowledge":
+            return f"acknowledge: {asks['finding']}"
         case "amend":
             return f"cap epsilon {asks['epsilon']!r}"
         case _:

@@ -1,8 +1,8 @@
 """Proposals of a two-person ledger: one person asks for a change, and another person approves it.
 
-A proposal has one subject: the cap, a quota, a run, or the place to which the dataset moves. It is open until it is approved or refused, or
-until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal about the subject. An
-approval states the number of the proposal, so that nobody approves another proposal than the one that they have read.
+A proposal has one subject: the cap, a quota, a run, the place to which the dataset moves, or a finding. It is open until it is approved or
+refused, or until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal about the
+subject. An approval states the number of the proposal, so that nobody approves another proposal than the one that they have read.
 
 Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
 """
@@ -52,6 +52,8 @@ def subject_of(content: Mapping[str, Any]) -> str:
         return subject_of(content["asks"])
     if kind in ("start", "commit", "void"):
         return f"run {content.get('key')}"
+    if kind == "acknowledge":
+        return f"finding {content.get('finding')}"
     return {"amend": "cap", "quota": f"quota of {content.get('of')} {content.get('name')}", "moved": "place"}.get(kind, "")
 
 

@@ -161,6 +161,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     WHEN asks ->> 'kind' = 'amend' THEN 'cap'
     WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
     WHEN asks ->> 'kind' = 'moved' THEN 'place'
+    WHEN asks ->> 'kind' = 'acknowledge' THEN 'finding ' || (asks ->> 'finding')
     WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
 $$;
@@ -683,11 +684,12 @@ BEGIN
   END IF;
 END $$;
 
--- Whether an entry that a spender may append costs nothing. A start and a commit are made once for each reservation, and do not count.
+-- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
+-- once for each reservation, and do not count.
 CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
-    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric > 0)
+    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
 $$;
 
 -- How many of these a login may append in a day: what the last entry that sets a rate says, or the usual number.
@@ -805,13 +807,13 @@ BEGIN
     PERFORM dpcli.permit(content #>> '{asks,kind}');
     IF content #>> '{asks,kind}' = 'quota' THEN
       PERFORM dpcli.check_quota(of_dataset, content -> 'asks');
-    ELSE
+    ELSIF content #>> '{asks,kind}' = 'amend' THEN
       PERFORM dpcli.check_amend(of_dataset, content -> 'asks');
     END IF;
   END IF;
 END $$;
 
--- In a ledger of two persons, what changes the cap or gives something back is what somebody proposed and another approves, in time.
+-- In a ledger of two persons, what changes the cap, gives something back or answers a finding is what somebody proposed and another approves, in time.
 CREATE OR REPLACE FUNCTION dpcli.check_two(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -821,7 +823,7 @@ BEGIN
     PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
       'expected a ledger of two persons');
     RETURN;
-  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'acknowledge', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
     RETURN;
   END IF;
   PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
@@ -861,19 +863,21 @@ END $$;
 -- The two functions that a client calls. Both run with the rights of the owner, and look at the login.
 
 -- One writer at a time: the row of the dataset stays locked until the end of the transaction; where there is none yet, whoever may open
--- one holds off all others who may. No login that may not write can lock either row.
+-- one holds off all others who may. No login that may not write can lock either row. A writer that stops between two statements (a process
+-- that was suspended) is ended before those who wait give up; a copy meanwhile waits for its origin.
 CREATE OR REPLACE FUNCTION dpcli.hold(of_dataset text, milliseconds integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   PERFORM dpcli.permit('spend');
   PERFORM dpcli.require(current_setting('fsync') = 'on', 'the server runs with fsync off: no commit would survive a power failure');
-  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '60000', true);
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '15000', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM dpcli.permit('open');
+    PERFORM set_config('idle_in_transaction_session_timeout', '60000', true);
     PERFORM FROM dpcli.format FOR UPDATE;
     PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   END IF;
@@ -930,6 +934,9 @@ BEGIN
   UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
+
+-- The same data are registered once, in capitals too, whoever sees the dataset.
+CREATE UNIQUE INDEX IF NOT EXISTS dataset_data ON dpcli.dataset (lower(fingerprint));
 
 -- Each thing is said of a run once, but for how far it has gone.
 CREATE UNIQUE INDEX IF NOT EXISTS entry_once ON dpcli.entry (dataset, key, kind) WHERE kind <> 'count';

@@ -95,7 +95,6 @@ def _mend(path: str, given: Sequence[str]) -> bool:
     If the file may not or cannot be replaced, print the reason and return False.
 
     Args:
-        path: Path of the file.
         given: The files and folders on the command line. A file that is not among them must lie in one of these folders.
     """
     from dpcli.file.toml.limits import escaped_path
@@ -143,7 +142,6 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     A link keeps pointing to its target. A file that cannot be read or is not TOML is left as it is.
 
     Args:
-        path: Path of the file, as it was given.
         folders: The folders in which the file must lie; empty if it may lie anywhere.
 
     Raises:

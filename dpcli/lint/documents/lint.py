@@ -58,8 +58,6 @@ def document(
     """Return the document of `dpcli lint`.
 
     Args:
-        paths: Paths of the files and of a ledger.
-        diagnostics: The findings.
         omitted: Number of findings by rule that --select or --ignore left out. Every format shows it.
         repair_refused: Whether a file could not be repaired. The exit code is then 2.
     """

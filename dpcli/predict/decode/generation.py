@@ -39,9 +39,6 @@ class GenerationOutcome:
     """The outcome of a session of private texts.
 
     Attributes:
-        run: Id of the session's run.
-        charged: Whether a ledger was charged.
-        written: Texts written by this call.
         taken: Number of texts that have been charged in all calls, out of plan.texts.
         private: Number of private tokens that have been charged in all calls; None if tokens are not counted.
         cut: Number of texts of this call that were cut short because no private tokens were left.
@@ -70,7 +67,6 @@ def write_texts(
 
     Args:
         ledger: Ledger to charge in full before the first token is drawn; None if there is none.
-        resume, moved: Whether --resume and --moved were given.
         texts: Number of texts to write; all that are left if None.
         stream: Source of randomness for the tokens; the operating system if None.
 
@@ -129,10 +125,8 @@ class WritingSession:
     """The writing of a session's texts. The batches take turns.
 
     Attributes:
-        contexts: Contexts of each batch.
         turns: Private tokens of each batch; [] if all tokens are private and none are counted.
         budget: Durable count of the texts.
-        texts_path: Path of the file of texts.
         stream: Source of randomness for the tokens; the operating system if None.
     """
 
@@ -172,7 +166,7 @@ class WritingSession:
         if self.turns and all(turn.spent for turn in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
-        number = self.budget.take().first
+        number = self.budget.take()
         batch = self.plan.batch(number)
         turns = self.turns[batch] if self.turns else None
         if turns is not None and not turns.open_bar(stream):

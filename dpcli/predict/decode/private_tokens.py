@@ -117,7 +117,6 @@ class PublicTest:
     """The test of one entry.
 
     Attributes:
-        size: Public size of a batch.
         threshold, scale: Threshold of the distance and scale of its noise, in parts. `PrivateDecodingSpec` has them as shares.
     """
 

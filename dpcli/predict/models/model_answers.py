@@ -16,7 +16,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dpcli.audit.own_code import call_user_code
 from dpcli.base.errors import DpcliError, InputError
@@ -29,7 +29,6 @@ class LanguageModel(Protocol):
     """A causal language model.
 
     Attributes:
-        vocabulary: Number of tokens in its vocabulary.
         context: Largest number of tokens in a context. A longer context is never cut.
     """
 
@@ -123,9 +122,6 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as
     the model may reuse its array for the next answer.
 
-    Args:
-        place: Beginning of every message.
-
     Raises:
         InputError: If the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
     """
@@ -205,26 +201,9 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
     return digest.hexdigest()
 
 
-class PublicContent(NamedTuple):
-    """The parts of the content of a public model.
-
-    Attributes:
-        model: Digest of its numbers, or its answers.
-        vocabulary: Digests of its tokens, in order and sorted; "" if the content includes no vocabulary.
-    """
-
-    model: str
-    vocabulary: str
-
-
-def _parts_of(content: str) -> PublicContent:
-    model, _, vocabulary = content.partition(VOCABULARY_MARK)
-    return PublicContent(model, vocabulary)
-
-
 def require_same_content(before: str, now: str) -> None:
     """Raise InputError if the content of a public model, or the order of its vocabulary, has changed."""
-    earlier, current = _parts_of(before).vocabulary, _parts_of(now).vocabulary
+    earlier, current = (content.partition(VOCABULARY_MARK)[2] for content in (before, now))
     if earlier and current and earlier != current:
         has_same_tokens = earlier.split()[1] == current.split()[1]
         change = "other tokens"
@@ -241,10 +220,11 @@ def same_content(before: str, now: str) -> bool:
     Models are equal if their digests are equal, or if their answers are equal up to rounding. Vocabularies are compared only if both
     contents include one.
     """
-    earlier, current = _parts_of(before), _parts_of(now)
-    if earlier.vocabulary and current.vocabulary and earlier.vocabulary != current.vocabulary:
+    model, _, vocabulary = before.partition(VOCABULARY_MARK)
+    current_model, _, current_vocabulary = now.partition(VOCABULARY_MARK)
+    if vocabulary and current_vocabulary and vocabulary != current_vocabulary:
         return False
-    return earlier.model == current.model or _same_answers(earlier.model, current.model)
+    return model == current_model or _same_answers(model, current_model)
 
 
 def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:

@@ -32,7 +32,6 @@ def language_model(
         name: A folder, a name that transformers knows, or module:function written by the user. The function returns a LanguageModel, a
             torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of such a model and its vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
-        path: Path of the dpcli file.
         table: Name of its table that has the keys `model` and `tokenizer`, for messages.
         tuning: Parameters with which shards fine-tune a torch module; None if they do not. A LanguageModel of the user ignores them.
         device: torch device for a torch module. A LanguageModel of the user ignores it.
@@ -45,8 +44,9 @@ def language_model(
 
     if ":" not in name:
         require("torch", "transformers", "safetensors")
-        pretrained = _pretrained(name, path, table)
-        return _wrapped(pretrained, path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
+        from dpcli.train.tasks.lm_models import causal_model
+
+        return _wrapped(causal_model(name, path, table), path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
     built = result(name, path)
     model, vocabulary = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if tokenizer is not None:
@@ -88,20 +88,6 @@ def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
             f"{model.context}), found {len(prompt)}; prompts are never cut"
         )
     require_ids(prompt, model.vocabulary, "prompt: ")
-
-
-def _pretrained(name: str, path: str, table: str) -> Any:
-    """Return a causal language model of transformers in float32. Raises InputError if it cannot be loaded, or lacks weights."""
-    import torch
-
-    from dpcli.train.tasks.lm_library import library, pretrained
-
-    load = library("transformers").AutoModelForCausalLM.from_pretrained
-    model, report = pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
-    if report["missing_keys"]:
-        absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise InputError(f"{path}: {table}.model: expected all weights of a causal language model; missing: {absent}")
-    return model
 
 
 def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: str) -> Transformer:
@@ -208,7 +194,6 @@ def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
 
     Args:
         row: (vocabulary,) log-probabilities of the tokens.
-        place: File and key of the model, for the message.
     """
     if isinstance(vocabulary, PretrainedVocabulary):
         return
@@ -220,7 +205,6 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
     Args:
-        path: Path of the dpcli file.
         table: Name of its table that has the key `tokenizer`, for messages.
 
     Raises:

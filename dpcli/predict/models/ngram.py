@@ -28,7 +28,7 @@ else:
 UNLIMITED_CONTEXT = 10**9  # no context reaches this length; only the last tokens of a context matter to these models
 MOST_ORDERS = 3  # largest order of a model
 MOST_CACHED = 2**23  # largest number of probabilities in the cache of a model
-PARTS, PART_TYPES = ("contexts", "starts", "tokens", "counts"), ("i8", "i8", "i8", "f8")  # arrays of a table
+PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,40 +156,13 @@ def pack(counts: Sequence[NGramCounts]) -> bytes:
 
 
 def unpack(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
-    """Return the counts from the bytes that `pack` returned. Raises InputError for other bytes."""
+    """Return the counts from the bytes that `pack` returned. Raises InputError for bytes that numpy cannot read."""
     try:
         with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
-            tables = tuple(_tables(parts, vocabulary))
-        if not tables:
-            raise ValueError("it has no counts")
+            lengths = [length for length in range(MOST_ORDERS) if f"counts{length}" in parts]
+            return tuple(NGramCounts(length, vocabulary, *(parts[f"{name}{length}"] for name in PARTS)) for length in lengths)
     except Exception as problem:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
         raise InputError(f"expected the counts of an n-gram model ({problem})") from None
-    return tables
-
-
-def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCounts]:
-    for length in range(MOST_ORDERS):
-        if f"counts{length}" in parts:
-            arrays = [parts[f"{name}{length}"] for name in PARTS]
-            if [(array.ndim, array.dtype) for array in arrays] != [(1, np.dtype(kind)) for kind in PART_TYPES]:
-                raise ValueError(f"the arrays for contexts of {length} tokens have other types or shapes")
-            table = NGramCounts(length, vocabulary, *arrays)
-            if not _is_consistent(table):
-                raise ValueError(f"the arrays for contexts of {length} tokens contradict each other")
-            yield table
-
-
-def _is_consistent(table: NGramCounts) -> bool:
-    """Return whether each context has some tokens of the vocabulary, ascending as the contexts are, each with a positive count."""
-    starts, tokens, counts = table.starts, table.tokens, table.counts
-    if len(starts) != len(table.contexts) + 1 or len(counts) != len(tokens) or starts[0] != 0 or starts[-1] != len(tokens):
-        return False
-    if not ((np.diff(starts) > 0).all() and (np.diff(table.contexts) > 0).all()):
-        return False
-    is_ascending = np.diff(tokens) > 0
-    is_ascending[starts[1:-1] - 1] = True  # The tokens of the next context begin here.
-    are_tokens = (tokens >= 0) & (tokens < table.vocabulary)
-    return bool(is_ascending.all() and are_tokens.all() and (np.isfinite(counts) & (counts > 0.0)).all())
 
 
 def _interpolate(row: Array, tokens: Ids, counts: Array) -> None:

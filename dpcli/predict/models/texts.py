@@ -24,8 +24,6 @@ class TextSource:
 
     Attributes:
         source: A .txt, .csv, .jsonl or .parquet file, relative to the pipeline file, or module:function.
-        path: Path of the pipeline file.
-        key: Key of the pipeline file that names the source, for messages.
         column: Column of the texts, in a file with columns.
         units: Column that names the owner of each text; None if the owner of a text is the text itself.
         record: Unit of text in a .txt file: line or paragraph.

@@ -46,9 +46,7 @@ class Transformer:
     """A public language model of torch, which can be fine-tuned by adapters.
 
     Attributes:
-        vocabulary: Number of tokens in the vocabulary.
         context: Largest number of tokens in a context.
-        path: Path of the dpcli file, for messages.
         tuning: Parameters of fine-tuning; None if the model is not fine-tuned.
         start: Token that stands for an empty context. None if the model has no such token; an empty context is then refused.
     """
@@ -176,10 +174,7 @@ class Transformer:
     def _with_adapter_layers(self) -> nn.Module:
         """Return the model with the layers of an adapter, which the first call inserts."""
         if self._adapted is None:
-            try:
-                self._adapted = lora(self.model, self._require_tuning().lora, self.path).eval()
-            except InputError as problem:  # the message names the key of the [train] table
-                raise InputError(str(problem).replace("train.lora", "pmixed.lora")) from None
+            self._adapted = lora(self.model, self._require_tuning().lora, self.path, "pmixed").eval()
         return self._adapted
 
     def _with_new_adapter(self) -> nn.Module:

@@ -96,8 +96,6 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
 
     Args:
         name: Key of SKLEARN, or module:function.
-        classes: Number of labels.
-        hidden: Width of the hidden layer of an mlp.
         path: Path of the dpcli file, near which the user's module is searched.
     """
     function = None if name in LEARNERS else user(name, path)

@@ -239,7 +239,6 @@ class VotingPlan(PredictionPlan, PricedSession):
     Attributes:
         pipeline: Pipeline of the file, limited to the number of answers that the budget allows.
         account: Account of that pipeline, which holds for any votes.
-        entry: Entry of the mechanism that answers.
         queries, answers: Largest numbers of queries and of answers.
         stated: Number of answers that the file states.
         as_filed: Account of the file as written, with that number of answers.

@@ -12,6 +12,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import on_private
 from dpcli.predict.pate.pate_plan import BUILT_IN, ending
 from dpcli.train.tasks.array_files import images_and_labels
+from dpcli.train.tasks.files import column_table
 from dpcli.train.tasks.user_code import relative_to_file, user
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
@@ -59,20 +60,9 @@ def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     return columns
 
 
-def _csv(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
-    from dpcli.train.tasks.files import csv_table
-
-    return _columns(file_path, wanted, label, *csv_table(file_path))
-
-
-def _parquet(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
-    from dpcli.train.tasks.files import parquet_table
-
-    return _columns(file_path, wanted, label, *parquet_table(file_path))
-
-
-def _columns(file_path: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
+def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
+    names, rows = column_table(file_path)
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
     stated_label = [label] if label else []
@@ -98,7 +88,7 @@ def _numbers(file_path: str, values: list[Any]) -> Array:
         raise InputError(f"{file_path}: expected numbers in each column, found a value that is not a number") from None
 
 
-FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _columns, ".parquet": _columns}
 
 
 def inputs_of(columns: Columns, shift: float, place: str) -> Array:

@@ -66,7 +66,6 @@ def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple
     """Return the records of a source, and all of its arrays by name. Raises InputError if they cannot be used.
 
     Args:
-        key: Key of [pate] that names the source, for messages.
         extra: Names of further arrays to read.
     """
     place = f"{path}: pate.{key}"
@@ -95,10 +94,7 @@ def _units(values: Any, count: int, path: str) -> list[str]:
     """
     from dpcli.train.tasks.files import owners_of
 
-    try:
-        owners = owners_of(values, path).tolist()
-    except InputError as problem:  # the message names the key of the [train] table
-        raise InputError(str(problem).replace("train.units", "pate.units")) from None
+    owners = owners_of(values, path, "pate.units").tolist()
     if len(owners) != count:
         raise InputError(f"{path}: pate.units: expected an owner for each record, found lists of different lengths")
     return [str(owner + 0.0) if isinstance(owner, float) else str(owner) for owner in owners]  # -0.0 + 0.0 is 0.0

@@ -28,7 +28,6 @@ class StudentOutcome:
         labelled: Number of training inputs labelled by the teachers.
         pseudo: Number of training inputs labelled by the student itself.
         accuracy: Accuracy on the public test records; None if there are none.
-        tested: Number of test records.
     """
 
     plan: VotingPlan

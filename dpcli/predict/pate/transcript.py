@@ -31,7 +31,6 @@ class Transcript:
     """The content of a transcript.
 
     Attributes:
-        session: Session to which it belongs.
         private: Whether the noise is secret. Seeded noise is not.
         queries: Queries that were charged, in their order.
         answered: Queries whose answer was charged.
@@ -40,7 +39,6 @@ class Transcript:
         predictions: Predictions of the student for a query before it was asked, by query.
         reinforced: Labels that the student itself predicted, by query.
         sanitised: Line about the release of the cost given the votes; None if there is no such line.
-        closed: Whether the session has ended.
     """
 
     session: Session

@@ -25,7 +25,6 @@ class VoteEpsilon:
         epsilon: Epsilon by the conversion of Balle et al., which is at most the classic one.
         order: Renyi order at which epsilon is attained.
         classic: Epsilon by the classic conversion.
-        queries: Number of queries.
         answered: Number of queries that were answered, or its expectation.
     """
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from dpcli.analysis.calibrate import calibrate
@@ -15,13 +16,12 @@ from dpcli.predict.models.model_answers import LanguageModel, on_private
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.pmixed.ensemble_fit import as_fitted
-from dpcli.predict.pmixed.fitted_models import fitted_models
 from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, train_privately, typical_norm
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published
-from dpcli.predict.pmixed.shard_models import cut_records, private_texts, shard_texts, teach_shards, tuning_processes
+from dpcli.predict.pmixed.shard_models import cut_records, fitted_models, private_texts, shard_texts, teach_shards, tuning_processes
 from dpcli.predict.pmixed.token_losses import Perplexity, SampledMode, ensemble_losses, losses, perplexity
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
@@ -37,19 +37,6 @@ class Measured(NamedTuple):
 
     perplexity: Perplexity
     relative: Perplexity
-
-
-class EnsembleWay(NamedTuple):
-    """A method of mixing the fitted models.
-
-    Attributes:
-        epsilon: Epsilon of the guarantee; None if there is no guarantee.
-    """
-
-    name: str
-    kind: str
-    epsilon: float | None
-    mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +80,6 @@ class Evaluation:
         epsilon, delta: Guarantee of the file.
         tokens: Number of tokens of the test text on which losses are measured.
         ways: Methods of using the private texts, with their perplexities.
-        axis: Parameter of the ablation; None if there is no ablation.
-        points: Points of the ablation.
     """
 
     plan: PmixedPlan
@@ -174,9 +159,7 @@ class EvaluationSetup:
     """The settings that all measurements share.
 
     Attributes:
-        records: Records of the test text.
         public_losses: Losses of the public model on these records.
-        epsilon, delta: Epsilon and delta of the file.
     """
 
     plan: PmixedPlan
@@ -198,23 +181,25 @@ class EvaluationSetup:
         varied = [] if axis is None else [(value, _varied_plan(self.plan, axis, value)) for value in values]
         cases = [self.case(plan, value, value if axis == "epsilon" else self.epsilon) for value, plan in varied]
         shared_cases = [] if axis == "shards" else cases
-        modes = [SampledMode(way.mode, self.plan.spec.model_rate) for way in ensembles_of_file]
+        modes = [SampledMode(mode, self.plan.spec.model_rate) for _, mode in ensembles_of_file]
         for case in shared_cases:
             modes += case.modes
         measured = iter(self.ensembles(fitted, modes))
-        ensembles = [Way(way.name, way.kind, way.epsilon, *next(measured)) for way in ensembles_of_file]
+        ensembles = [way(*next(measured)) for way, _ in ensembles_of_file]
         points = tuple(self.point(case, measured if shared_cases else None) for case in cases)
         tokens = sum(len(record) - 1 for record in self.records)
         return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
 
-    def ensemble_ways(self) -> list[EnsembleWay]:
-        """Return the methods of mixing an ensemble, the file's method first."""
+    def ensemble_ways(self) -> list[tuple[Callable[..., Way], Mode]]:
+        """Return the methods of mixing an ensemble, the file's method first. Each is a Way that lacks its perplexities, and its mode."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         radius = self.plan.spec.radius
-        ways = [EnsembleWay(f"PMixED, {name}", "sound", self.epsilon, Sound(radius, PROJECTIONS[name])) for name in names]
+        ways: list[tuple[Callable[..., Way], Mode]] = [
+            (partial(Way, f"PMixED, {name}", "sound", self.epsilon), Sound(radius, PROJECTIONS[name])) for name in names
+        ]
         published = _published(self.plan, self.epsilon, self.delta)
         if published is not None:
-            ways.append(EnsembleWay("published protocol (no guarantee)", "paper", None, published))
+            ways.append((partial(Way, "published protocol (no guarantee)", "paper", None), published))
         return ways
 
     def measured(self, per_record: Sequence[Array]) -> Measured:

@@ -22,6 +22,7 @@ from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
 from dpcli.sessions.window import as_begun
+from dpcli.train.run.description import digest_of
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -56,7 +57,6 @@ class FitOutcome:
     """The outcome of a fit.
 
     Attributes:
-        folder: Folder of the models.
         resumed: Number of models that an earlier call had made.
     """
 
@@ -101,7 +101,7 @@ def fit(
             session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], count_place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
-        digests = tuple(_digest(model_file(plan.folder, shard)) for shard in range(len(shards)))
+        digests = tuple(digest_of(model_file(plan.folder, shard)) for shard in range(len(shards)))
         replace_file(fitted_file, json.dumps({"run": session.run, "models": digests}).encode(), 0o600)
     return FitOutcome(plan, Fit(session, digests), plan.folder, resumed)
 
@@ -205,8 +205,3 @@ def _read(folder: str) -> Fit | None:
     if session is None or session.run != run or "public model" not in session.inputs:
         raise InputError(f"{path}: the session of these models ({run[:12]}) is not in their folder")
     return Fit(session, models)
-
-
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()

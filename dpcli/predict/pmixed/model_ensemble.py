@@ -27,11 +27,11 @@ from dpcli.predict.models.model_answers import (
 )
 from dpcli.predict.models.model_loading import require_fits
 from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, read_fit, read_model
-from dpcli.predict.pmixed.fitted_models import fitted_models, start_answer
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
+from dpcli.predict.pmixed.shard_models import fitted_models, start_answer
 from dpcli.predict.query_counts import QueryBudget
 from dpcli.random.streams import Stream, SystemStream
 

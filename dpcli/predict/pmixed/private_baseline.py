@@ -42,7 +42,6 @@ def private_bigrams(
     """Return noisy counts of pairs of tokens.
 
     Args:
-        units: Records of each unit.
         norm: Public clipping norm of one unit's counts.
         multiplier: Standard deviation of the noise over that norm.
 

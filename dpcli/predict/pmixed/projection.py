@@ -11,9 +11,10 @@ are exact. Rounding in a projection only changes which distribution within the r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import InputError, InternalError
 from dpcli.numerics.arrays import Array, np
@@ -62,10 +63,8 @@ class Ball:
         return ratios
 
 
-class Projection(Protocol):
-    """A function (ball, probabilities) that returns probabilities within the ball, which add up to 1 within 1e-12."""
-
-    def __call__(self, ball: Ball, private: Array) -> Array: ...
+# A function that returns probabilities within the ball, which add up to 1 within 1e-12, given the ball and a model's probabilities.
+Projection = Callable[[Ball, Array], Array]
 
 
 def ball(public: Array, radius: float) -> Ball:
@@ -133,11 +132,7 @@ def mix(ball: Ball, private: Array) -> Array:
     return ratios
 
 
-class _Total(Protocol):
-    def __call__(self, scale: float) -> float: ...
-
-
-def _find_scale(total: _Total) -> bool:
+def _find_scale(total: Callable[[float], float]) -> bool:
     """Find the scale at which `total` is 1, up to CLOSE or rounding. Return False if it stays below 1.
 
     The last call of `total` is at that scale.

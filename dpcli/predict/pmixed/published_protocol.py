@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
+from dpcli.numerics.roots import bracket_root, expand_until
 
-FIRST_BETA = 1e-6  # end of the first bracket of the search for beta, which is doubled until it is large enough
+FIRST_BETA, LARGEST_BETA = 1e-6, 1e300  # end of the first bracket of the search for beta, which is doubled until it is large enough
 LARGEST_EXPONENT = 700.0  # e^709 is the largest power of e in float64
 LARGEST_LOG1P = 30.0  # For larger terms the sum is far from 1, and its logarithm is accurate without log1p.
-CLOSE_BETA = 1e-13  # relative width of the bracket at which the search for beta ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,6 @@ class Published:
     Attributes:
         order: Renyi order, a whole number >= 2.
         rate: Probability with which each model is drawn.
-        queries: Number of queries in all.
         epsilon, delta: Guarantee that is claimed for all queries together.
     """
 
@@ -63,18 +62,8 @@ def beta(target: float, order: int, rate: float, drawn: int) -> float:
     """Return the beta at which the published bound on one query is `target`. Raises InputError unless the order is a whole number >= 2."""
     if order < 2 or int(order) != order:
         raise InputError(f"expected a whole order >= 2, found {order!r}")
-    low, high = 0.0, FIRST_BETA
-    while per_query(high, order, rate, drawn) < target:
-        low, high = high, 2.0 * high
-    while high - low > CLOSE_BETA * high:
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        if per_query(middle, order, rate, drawn) <= target:
-            low = middle
-        else:
-            high = middle
-    return low
+    high = expand_until(lambda beta: per_query(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
+    return bracket_root(lambda beta: target - per_query(beta, order, rate, drawn), 0.0, high)[0]
 
 
 def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
@@ -105,11 +94,6 @@ def _log1p_sum(terms: list[float]) -> float:
     if most < LARGEST_LOG1P:
         return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1))
     return most + math.log(math.fsum(math.exp(term - most) for term in terms))
-
-
-CLOSE = 1e-13  # relative width of the bracket at which the search for a share ends
-BISECTION_PERIOD = 6  # Every sixth step of that search halves the bracket.
-MOST_ROUNDS = 200  # evaluations after which that search stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,35 +164,7 @@ def renyi_ball(public: Array, order: float, radius: float) -> RenyiBall:
 
 
 def _largest(excess: Callable[[float], float], most: float) -> float:
-    """Return the largest share up to `most` at which an increasing excess is at most 0.
-
-    The search is by false position (the Illinois method) within a bracket.
-    """
-    low, high, below, above = 0.0, most, excess(0.0), excess(most)
-    if above <= 0.0:
+    """Return the largest share up to `most` at which an increasing excess is at most 0, up to rounding; 0 if there is none."""
+    if excess(most) <= 0.0:
         return most
-    if below >= 0.0:
-        return 0.0
-    moved_end = ""  # the end of the bracket that the last step moved
-    for attempt in range(MOST_ROUNDS):
-        if math.isfinite(above) and attempt % BISECTION_PERIOD < BISECTION_PERIOD - 1:
-            share = high - above * (high - low) / (above - below)
-        else:
-            share = 0.5 * (low + high)
-        if not low < share < high:
-            break
-        value = excess(share)
-        # If one end moves twice, the excess at the other end is halved.
-        if value <= 0.0:
-            low, below = share, value
-            if moved_end == "low":
-                above /= 2.0
-            moved_end = "low"
-        else:
-            high, above = share, value
-            if moved_end == "high":
-                below /= 2.0
-            moved_end = "high"
-        if high - low <= CLOSE * most or value == 0.0:
-            break
-    return low
+    return 0.0 if excess(0.0) >= 0.0 else bracket_root(lambda share: -excess(share), 0.0, most)[0]

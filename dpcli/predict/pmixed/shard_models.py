@@ -1,25 +1,29 @@
-"""The private texts in shards, and the fine-tuning of one model on each shard.
+"""The private texts in shards, the fine-tuning of one model on each shard, and the answers of the fitted models.
 
-Texts are first sharded by unit, and then cut into records. Each model is fine-tuned in a separate process.
+Texts are first sharded by unit, and then cut into records. Each model is fine-tuned in a separate process. A model from the user's code
+also answers from a separate process, so that it cannot affect the answers of another fitted model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
 
 from dpcli.base.errors import InputError
-from dpcli.predict.models.model_answers import require_same_content
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.model_answers import LanguageModel, Tokens, require_same_content
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan
 from dpcli.predict.pmixed.public_side import PublicSide, Records, public_side
-from dpcli.predict.shard_processes import ShardProcesses
+from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses
 from dpcli.predict.shards import shards_of_texts
 from dpcli.predict.warmed_process import Preparation
 
-KILLED_MESSAGE = "a process that fine-tunes a model was killed, or ran out of memory: --resume continues with the next model"
+TUNING_KILLED = "a process that fine-tunes a model was killed, or ran out of memory: --resume continues with the next model"
+ANSWERING_KILLED = "a process of a fitted model was killed, or ran out of memory"
 
 
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
@@ -80,7 +84,7 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
     Raises:
         InputError: If the public model has another content when it is built again.
     """
-    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), KILLED_MESSAGE) as processes:
+    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_KILLED) as processes:
         require_same_content(side.content, processes.content)
         yield processes
 
@@ -100,3 +104,78 @@ def rehearse(processes: ShardProcesses) -> None:
 def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of each shard, and the parameters that a model learns from its records alone."""
     return processes.results((shard, methodcaller("learn", shard_records)) for shard, shard_records in records)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedModel:
+    """A fitted model in another process."""
+
+    vocabulary: int
+    context: int
+    process: ResidentProcess
+
+    def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        return self.answer(partial(_next_token, contexts=contexts))
+
+    def answer(self, question: Callable[[LanguageModel], Array]) -> Array:
+        """Return the result of a function of the model.
+
+        Raises InputError if the function raises, without its message, or if the process has ended.
+        """
+        self.process.ask(question)
+        return np.asarray(self.process.answer())
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAnswer:
+    """A model that computes its answer about one context in another process.
+
+    Attributes:
+        begun: Whether the process got the question; False if the process has ended.
+    """
+
+    vocabulary: int
+    context: int
+    process: ResidentProcess
+    begun: bool
+
+    def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        if not self.begun:
+            raise InputError(ANSWERING_KILLED)
+        return np.asarray(self.process.answer())
+
+
+def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
+    """Return a model from which the answer about this context can be read once.
+
+    A model in another process begins to compute the answer. Any other model is returned unchanged.
+    """
+    if not isinstance(model, FittedModel):
+        return model
+    try:
+        model.process.ask(partial(_next_token, contexts=[context]))
+    except InputError:
+        return PendingAnswer(model.vocabulary, model.context, model.process, False)
+    return PendingAnswer(model.vocabulary, model.context, model.process, True)
+
+
+def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
+    """Return the fitted model of each shard, from its learnt parameters.
+
+    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
+    adapter are copied before each answer. A model from the user's code answers in a separate process.
+
+    Raises:
+        InputError: If a model fails, or the public model has another content when it is built again.
+    """
+    is_user_code = ":" in plan.pmixed.model
+    if not is_user_code:
+        return tuple(map(side.tuned, learnt))
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)
+    require_same_content(side.content, processes.content)
+    residents = processes.residents(methodcaller("tuned", parameters) for parameters in learnt)
+    return tuple(FittedModel(side.model.vocabulary, side.model.context, resident) for resident in residents)
+
+
+def _next_token(model: LanguageModel, contexts: Sequence[Tokens]) -> Array:
+    return np.asarray(model.next_token(contexts))

@@ -24,7 +24,6 @@ class ChangeCost:
 
     Attributes:
         epsilon: Upper bound on epsilon; for the solution, if the radius or the tokens are solved for.
-        stated: Whether the file states this kind of change.
         solved: The solution; None if nothing is solved for, or no value meets the target.
     """
 
@@ -41,7 +40,6 @@ class Costs:
 
     Attributes:
         rows: Costs by change and accountant; empty for a file with the published protocol.
-        solve: Parameter that is solved for; None to price the file as written.
         target: Epsilon to meet; None if nothing is solved for.
     """
 

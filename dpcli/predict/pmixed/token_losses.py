@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import LanguageModel, on_private
-from dpcli.predict.pmixed.fitted_models import FittedModel
 from dpcli.predict.pmixed.model_ensemble import Mode, probabilities
 from dpcli.predict.pmixed.projection import sample_models
+from dpcli.predict.pmixed.shard_models import FittedModel
 from dpcli.predict.prediction_session import Report
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import below

@@ -1,7 +1,11 @@
-"""Prompts with demonstrations, and the private demonstrations of each teacher. No message quotes a text."""
+"""Prompts with demonstrations: the private demonstrations of each teacher, and the public ones of the student.
+
+No message quotes a text.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -12,6 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
+from dpcli.predict.prompt.labellers import Labeller
 from dpcli.predict.prompt.prompt_plan import Prompt
 from dpcli.predict.shards import shards_of_texts
 from dpcli.sessions.priced import fingerprint
@@ -45,7 +50,6 @@ def labelled_texts(
 
     Args:
         path: Path of the file with [prompt].
-        key: Key of [prompt] that names the source.
         rows: Rows of the source that may be read; all rows if None.
 
     Raises:
@@ -125,3 +129,52 @@ def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Ad
         records = [Demonstration(private.texts[index][: prompt.longest], private.labels[index]) for index in indices]
         by_teacher.append(tuple(labels_in_turn(records, len(prompt.labels))[: prompt.demonstrations]))
     return by_teacher
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """The prompt of public texts with noisy labels that agrees best with the other noisy labels.
+
+    It is post-processing of the released labels, and costs no privacy.
+
+    Attributes:
+        agreement: Share of the other noisy labels that the prompt reproduces; None if there are no others.
+    """
+
+    demonstrations: tuple[Demonstration, ...]
+    agreement: float | None
+
+
+def best_student(
+    answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
+) -> Student:
+    """Return the best of up to `candidates` prompts with up to `size` demonstrations each.
+
+    A prompt is left out if it is too long for the model together with one of the other texts. The empty prompt is returned if no prompt is
+    left, or no query was answered.
+    """
+    best = Student((), None)
+    for chosen in _candidates(answered, candidates, size, labels):
+        others = [demonstration for demonstration in answered if demonstration not in chosen]
+        prompts = [shape.prompt(chosen, other.text) for other in others]
+        if not all(map(labeller.fits, prompts)):
+            continue
+        right = sum(labeller.label(prompt) == other.label for prompt, other in zip(prompts, others, strict=True))
+        candidate = Student(chosen, right / len(others) if others else None)
+        if best.agreement is None or (candidate.agreement or 0.0) > best.agreement:
+            best = candidate
+    return best
+
+
+def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels: int) -> list[tuple[Demonstration, ...]]:
+    """Return up to `count` different choices of demonstrations.
+
+    Each choice orders the answered texts by a hash. The choices need not be secret, so that no random stream is needed.
+    """
+    choices = []
+    for number in range(4 * count):  # Several of the orders may begin with the same texts.
+        ordered = sorted(
+            answered, key=lambda shown: hashlib.sha256(f"{number} {shown.text}".encode("utf-8", "surrogatepass")).digest()
+        )
+        choices.append(tuple(labels_in_turn(ordered, labels)[:size]))
+    return list(dict.fromkeys(choice for choice in choices if choice))[:count]

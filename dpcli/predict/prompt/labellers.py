@@ -43,7 +43,6 @@ class ModelLabeller:
 
     Attributes:
         words: First token of the word of each label.
-        place: Beginning of every message.
     """
 
     model: LanguageModel

@@ -29,6 +29,8 @@ from dpcli.predict.prediction_session import (
 from dpcli.predict.prompt.demonstrations import (
     Demonstration,
     Shape,
+    Student,
+    best_student,
     labelled_texts,
     prompt_that_fits,
     shape_of,
@@ -37,7 +39,6 @@ from dpcli.predict.prompt.demonstrations import (
 from dpcli.predict.prompt.labellers import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan
 from dpcli.predict.prompt.prompt_teachers import prompt_teachers
-from dpcli.predict.prompt.student_prompt import Student, best_student
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import Session, commit
@@ -62,13 +63,8 @@ class PromptOutcome:
     """The outcome of a session. Everything in it may be published.
 
     Attributes:
-        run: Id of the session's run.
-        charged: Whether a ledger was charged.
-        queries: Number of queries that have been counted.
-        texts: Number of different public texts to label.
         answered: Number of these texts that got a label.
         waiting: Number of texts that have no result, as no query or answer was left.
-        student: The chosen prompt.
         prompt: Text of that prompt, with {text} in place of the text to label.
         accuracy: Accuracy of the student's prompt and of a prompt without demonstrations, on labelled texts that are declared public.
             None if the file names no such texts.
@@ -99,7 +95,6 @@ def vote_and_teach(
 
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
-        resume, moved: Whether --resume and --moved were given.
         report: Function that is called after each text with the numbers of texts done and of all texts.
         stream: Source of the noise; the operating system if None.
 
@@ -152,9 +147,6 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
     """Raise InputError if a text is empty, or too long for the model even without a demonstration.
 
     The check precedes the charge, so that a session does not fail after it has used some of its queries.
-
-    Args:
-        place: File and key of the texts, for the message.
     """
     for number, text in enumerate(texts, 1):
         if not labeller.fits(shape.prompt((), text)):
@@ -193,12 +185,7 @@ def _outcome(
     labeller: Labeller,
     public: list[Demonstration],
 ) -> PromptOutcome:
-    """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used.
-
-    Args:
-        queries: Number of queries that have been counted.
-        texts: Number of different public texts to label.
-    """
+    """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used."""
     prompt, shape = plan.prompt, shape_of(plan.prompt)
     answered = [Demonstration(text, label) for text, label in released if label is not None]
     student = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
@@ -260,9 +247,6 @@ class VoteTranscript:
 
     An incomplete last line, which a crash may leave, is removed from the file.
 
-    Args:
-        labels: Number of labels.
-
     Raises:
         InputError: If a complete line of the file is not an answer.
     """
@@ -293,7 +277,6 @@ class VotingSession:
     Attributes:
         budget: Durable count of the queries.
         answers: Durable count of the answers; None if the entry does not limit them.
-        stream: Source of the noise.
     """
 
     aggregator: Aggregator
@@ -321,7 +304,7 @@ class VotingSession:
             if count is not None and count.taken() == count.total:
                 count.take()  # raises Denied
         counts = votes()
-        number = self.budget.take().first
+        number = self.budget.take()
         label = None
         if self.aggregator.reached(counts.largest, self.stream)[0]:
             if self.answers is not None:

@@ -36,8 +36,6 @@ class Ballot:
     """The votes to be given by one teacher.
 
     Attributes:
-        shown: Demonstrations of the teacher.
-        texts: Texts to vote on.
         defaults: Label of each text in a prompt without demonstrations.
     """
 
@@ -68,7 +66,6 @@ class PromptTeachers:
 
     Attributes:
         labeller: Labeller in this process, which is asked about public texts only.
-        labels: Number of labels.
     """
 
     processes: ShardProcesses

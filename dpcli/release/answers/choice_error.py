@@ -22,9 +22,7 @@ def slack(candidates: int, scale: float, failure: float) -> int:
     Permute-and-flip is never worse (McKenna & Sheldon 2020, arXiv:2010.12603).
 
     Args:
-        candidates: Number of candidates, m.
         scale: Score range / epsilon.
-        failure: Probability of failure, in (0, 1).
 
     Raises:
         InputError: The probability is out of range.
@@ -63,11 +61,6 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     the noise of the count is above a + b or below b - a. A union bound adds, over the queries, the larger of these two probabilities, and
     averages the sum over b. If the noise of the threshold is wide, b is replaced by the furthest number of its block, and the result is
     about 1 % larger than necessary at most.
-
-    Args:
-        laws: Noises of the threshold and the queries.
-        queries: Number of queries.
-        confidence: Confidence, in (0, 1).
 
     Raises:
         InputError: The confidence is not in (0, 1), or too close to 1.

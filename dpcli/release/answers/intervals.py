@@ -35,11 +35,6 @@ def accepted_range(accepts: Callable[[float], bool], start: float, low: float, h
     The search begins at `start`, and each end is rounded outwards. An end of the range is returned in three cases. The test accepts the
     end of the range itself. The test accepts one of PROBES - 1 values between the computed end and the end of the range. Or the test
     rejects `start`, and then the accepted values may lie anywhere.
-
-    Args:
-        accepts: The test.
-        start: Value from which the search begins.
-        low, high: Range of the values.
     """
     if not accepts(start):
         return low, high
@@ -79,11 +74,7 @@ def steps_value(steps: int, step: float) -> int | float:
 def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float = 1.0) -> ConfidenceInterval:
     """Return the confidence interval of a noisy count or sum: the shortest one with integer ends that the law of the noise permits.
 
-    Args:
-        noisy: Noisy number, in steps.
-        law: Law of the noise, in steps.
-        confidence: Confidence, in (0, 1).
-        step: Size of a step in units of the answer; 1 for a count.
+    The number and the law are in steps of this size.
     """
     half = half_width(law, confidence)
     return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
@@ -116,7 +107,6 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
     Args:
         law: DiscreteLaplaceLaw or DiscreteGaussianLaw, whose tails grow with the scale.
         steps: Largest allowed error, in whole steps.
-        confidence: Confidence, in (0, 1).
 
     Raises:
         InputError: Noise of scale LEAST_SPREAD already exceeds the error too often, or the confidence is not in (0, 1).

@@ -94,8 +94,6 @@ class TailTable:
     """An upper bound on the tail of N + weight M, as a step function. It is 1 to the left of the grid, and constant beyond its right end.
 
     Attributes:
-        low: Left end of the grid.
-        cell: Width of a cell.
         values: Bound at each grid point. It holds for the whole cell to the right of the point, since the tail decreases.
     """
 

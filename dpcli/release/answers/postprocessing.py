@@ -63,12 +63,6 @@ def make_consistent(total: int, parts: Sequence[int], total_variance: Fraction, 
     See CONSISTENT. The parts are fitted by least squares with weights 1/variance, in exact rational arithmetic. The total is averaged with
     the sum of the parts, and the difference is divided evenly among the parts (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Then
     the parts are rounded by largest remainder, which changes each part by less than 1.
-
-    Args:
-        total: Noisy total.
-        parts: Noisy parts.
-        total_variance: Variance of the noise of the total.
-        part_variance: Variance of the noise of each part.
     """
     count = len(parts)
     if count == 0:

@@ -24,11 +24,6 @@ class NoisyMean:
     search for the ends subtracts one step from the distance. If the count may be 0, the interval is the whole range.
 
     An empty set has no mean, so the interval means nothing if no row is counted.
-
-    Attributes:
-        total, count: The noisy sum and the noisy count.
-        total_law, count_law: Laws of their noises.
-        low, high: Range of the values.
     """
 
     total: int
@@ -47,9 +42,7 @@ class NoisyMean:
     def p_value(self, mean: float, nearer: float = 0.0) -> float:
         """Return an upper bound on the p-value of the hypothesis that `mean` is the true mean.
 
-        Args:
-            mean: The hypothetical mean.
-            nearer: Distance, in steps, that is subtracted from the observed difference.
+        The observed difference is first reduced by `nearer` steps.
         """
         distance = abs(self.total - mean * self.count) - nearer - 1e-15 * abs(self.total)  # allows for rounding errors
         return sum_exceeds_probability(tail_of(self.total_law), self.count_law, mean, distance)
@@ -85,11 +78,6 @@ class NoisyVariance:
     squares - 2 m total + (m^2 - v) count equals N_2 - 2 m N_1 + (m^2 - v) N_0. Since m is unknown, an interval of m uses a share NUISANCE
     of the probability of failure. A variance v is rejected only if the test rejects it for every m in that interval (Berger and Boos 1994).
     So the interval of v has at least the stated confidence, and is hardly wider than with a known m.
-
-    Attributes:
-        mean: The noisy mean of the values.
-        squares: The noisy sum of the squared values.
-        squares_law: Law of the noise of `squares`.
     """
 
     mean: NoisyMean

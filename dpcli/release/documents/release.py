@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
+    from dpcli.release.table_release import PlannedRelease, ReleasedAnswers
 
 
 # Columns of a sheet before and after the columns of the keys.
@@ -56,6 +57,11 @@ def plan_document(plan: ReleasePlan) -> Document:
         details=(*errors, *notes),
         total=repr(account.upper),
     )
+
+
+def plan_page(result: PlannedRelease) -> Document:
+    """Return the page of a plan in a notebook: the document that `dpcli release --dry-run` prints."""
+    return plan_document(result.plan)
 
 
 def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
@@ -101,6 +107,11 @@ def outcome_document(result: ReleaseOutcome) -> Document:
         sheet=sheet_of(result.answers),
         total=repr(account.upper),
     )
+
+
+def answers_page(result: ReleasedAnswers) -> Document:
+    """Return the page of answers in a notebook: the document that `dpcli release` prints."""
+    return outcome_document(result.outcome)
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from dpcli.release.engines.dialects import LARGEST, SMALLEST, ScalarType
-from dpcli.release.expressions.scalars import LOWER, UPPER, Layers, Term, decimal, fill_template, literal
+from dpcli.release.expressions.scalars import LARGEST_WHOLE, LOWER, UPPER, Layers, Scalar, Term, decimal, fill_template, literal
 
 # Families of types: "whole" are integers of any width, "real" are binary floating point numbers, and "exact" are decimal fractions.
 Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp", "other"]
@@ -21,7 +21,6 @@ DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOST_DIGITS = 300  # longer texts are not converted to numbers
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
-LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
 Convert = Callable[[Term, Layers], Term]  # function that returns the converted column
 
 
@@ -29,6 +28,12 @@ def convert_column(raw: Term, declared: ScalarType, family: Family, layers: Laye
     """Return a column converted to its declared type; None if its stored type cannot be converted."""
     convert = CONVERSIONS.get((declared, family))
     return None if convert is None else layers.bind(convert(raw, layers))
+
+
+def converted_text(value: Scalar, to: ScalarType) -> Scalar:
+    """Return a text as a value of another type, by the rules for a column that is stored as text."""
+    convert = CONVERSIONS[to, "text"]
+    return Scalar(to, lambda layers: layers.bind(convert(layers.bind(value.write(layers)), layers)))
 
 
 def _cast(to: ScalarType) -> Convert:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 ScalarType = Literal["text", "integer", "decimal", "boolean", "date"]
 DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", "isodow"]
+Period = Literal["year", "quarter", "month", "week"]
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
@@ -90,8 +91,8 @@ class Dialect:
         """Return the date that a text YYYY-MM-DD spells; null if there is no such day."""
         return self.cast(sql, "date")
 
-    def week(self, sql: str) -> str:
-        """Return the Monday of the week of a date, as a date."""
+    def first_day(self, period: Period, sql: str) -> str:
+        """Return the first day of the period that contains a date, as a date. A week begins on Monday. The argument is written once."""
         raise NotImplementedError
 
     def whole_of_exact(self, sql: str) -> str:
@@ -125,8 +126,8 @@ class DuckDBSql(Dialect):
     def matches(self, sql: str, pattern: str) -> str:
         return f"regexp_full_match({sql}, {self.text(pattern)})"
 
-    def week(self, sql: str) -> str:
-        return f"CAST(date_trunc('week', {sql}) AS DATE)"
+    def first_day(self, period: Period, sql: str) -> str:
+        return f"CAST(date_trunc('{period}', {sql}) AS DATE)"
 
     def whole_of_exact(self, sql: str) -> str:
         digits = self.matches(self.cast(sql, "text"), "-?[0-9]*([.]0*)?")  # as the floor may overflow the type
@@ -183,8 +184,8 @@ class PostgresSql(Dialect):
         exists = f"{year} >= 1 AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND {last}"
         return f"CASE WHEN {exists} THEN make_date({year}, {month}, {day}) END"
 
-    def week(self, sql: str) -> str:
-        return f"CAST(date_trunc('week', CAST({sql} AS timestamp)) AS date)"
+    def first_day(self, period: Period, sql: str) -> str:
+        return f"CAST(date_trunc('{period}', CAST({sql} AS timestamp)) AS date)"
 
     def whole_of_exact(self, sql: str) -> str:
         return f"CASE WHEN {sql} = trunc({sql}) THEN {self._of_64_bits(sql)} END"
@@ -237,8 +238,8 @@ class SparkSql(Dialect):
         full_pattern = f"^(?:{pattern})\\z"  # \z is the end of the text; $ would also match before a final line break
         return f"({sql} RLIKE {self.text(full_pattern)})"
 
-    def week(self, sql: str) -> str:
-        return f"trunc({sql}, 'WEEK')"
+    def first_day(self, period: Period, sql: str) -> str:
+        return f"trunc({sql}, '{period}')"
 
     def whole_of_exact(self, sql: str) -> str:
         return f"CASE WHEN {sql} = floor({sql}) THEN {self.cast(sql, 'integer')} END"

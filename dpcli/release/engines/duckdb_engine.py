@@ -44,9 +44,7 @@ class DuckDB(SqlEngine):
     """A table that is open in DuckDB.
 
     Attributes:
-        files: The files of the table.
         spill: Folder for rows that do not fit in memory.
-        connection: Connection of DuckDB.
         split: Header of a csv that is read by several threads at once; None for other files, and for a csv that is read in order.
     """
 
@@ -257,10 +255,7 @@ def harden(connection: Any, files: Files) -> None:
 def _read_csv(files: Files, header: Header, in_order: bool) -> str:
     """Return SQL that reads every column of a csv as text. An empty cell without quotes is null.
 
-    Args:
-        files: The csv files.
-        header: Header of the files.
-        in_order: Whether one thread reads a file from its start. Otherwise several threads read parts of it.
+    in_order: whether one thread reads a file from its start; otherwise several threads read parts of it.
     """
     sql = DuckDBSql()
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in numbered_names(len(header.names)))

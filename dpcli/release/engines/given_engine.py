@@ -32,9 +32,7 @@ class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
     Attributes:
-        given: The table.
         types: DuckDB's types of the columns that are copied, by their places in the table.
-        copied: Whether the rows were copied.
     """
 
     given: GivenTable = field(kw_only=True, repr=False)
@@ -99,10 +97,8 @@ class GivenSpark(Spark):
     """A DataFrame of Spark. It is copied within Spark, whose files keep the copy until the session ends or no longer needs it.
 
     Attributes:
-        given: The data frame.
         view: Name of the view of the copy, which all sessions of the Spark application share.
         places: Places of the columns that are copied.
-        copied: Whether the rows were copied.
     """
 
     given: SparkFrame = field(kw_only=True, repr=False)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.release.engines.dialects import COLLATIONS
@@ -30,15 +30,15 @@ NESTED = frozenset({"STRUCT", "MAP", "UNION"})  # types of DuckDB whose names ma
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
 
-class GivenTable(Protocol):
-    """A table in memory.
+class GivenTable:
+    """The base class of tables in memory."""
 
-    Attributes:
-        names: Names of the columns, in order.
-    """
+    __slots__ = ()
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        raise NotImplementedError
 
     def type_of(self, place: int, described: Callable[[Any], str]) -> str:
         """Return DuckDB's name of a column's type. No row is read.
@@ -47,12 +47,15 @@ class GivenTable(Protocol):
             place: The place of the column.
             described: Function that returns the name for an object with one column that DuckDB can read.
         """
+        raise NotImplementedError
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         """Yield all rows of the columns at these places, as objects that DuckDB can read. There is at least one part."""
+        raise NotImplementedError
 
     def is_bytewise(self, place: int) -> bool:
         """Return whether texts of the column are equal only if their bytes are equal."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class ArrowStream:
 
 
 @dataclass(frozen=True, slots=True)
-class PandasTable:
+class PandasTable(GivenTable):
     """A pandas DataFrame. The index is no column.
 
     Columns of numbers, booleans and timestamps are read as they are. Each value of any other column, such as one of objects or categories,
@@ -87,9 +90,6 @@ class PandasTable:
         columns = self.frame.iloc[:, list(places)].copy()  # one state of a table that the program may change meanwhile
         for start in range(0, max(1, len(columns)), PART_ROWS):
             yield _pandas_part(columns.iloc[start : start + PART_ROWS], places)
-
-    def is_bytewise(self, place: int) -> bool:
-        return True
 
 
 def _pandas_part(columns: Any, places: Sequence[int]) -> Any:
@@ -160,7 +160,7 @@ def _other_text(value: Any) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PolarsTable:
+class PolarsTable(GivenTable):
     """A polars DataFrame."""
 
     frame: Any = field(repr=False)
@@ -178,9 +178,6 @@ class PolarsTable:
         columns = [_polars_column(self.frame.to_series(place)).alias(f"f{place}") for place in places]
         yield ArrowStream(polars.DataFrame(columns))
 
-    def is_bytewise(self, place: int) -> bool:
-        return True
-
 
 def _polars_column(column: Any) -> Any:
     """Return a column whose type Arrow and DuckDB have: wide integers, categories and nulls become texts, 16-bit floats doubles."""
@@ -193,7 +190,7 @@ def _polars_column(column: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowTable:
+class ArrowTable(GivenTable):
     """A pyarrow Table."""
 
     table: Any = field(repr=False)
@@ -211,9 +208,6 @@ class ArrowTable:
         columns = {f"f{place}": _arrow_column(self.table.column(place)) for place in places}
         yield ArrowStream(pyarrow.table(columns))
 
-    def is_bytewise(self, place: int) -> bool:
-        return True
-
 
 def _arrow_column(column: Any) -> Any:
     """Return a column whose type DuckDB has: decimals of more than 128 bits and nulls become texts, 16-bit floats doubles."""
@@ -226,7 +220,7 @@ def _arrow_column(column: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class DuckDBRelation:
+class DuckDBRelation(GivenTable):
     """A relation of a DuckDB connection. Its query runs on that connection, and its rows are copied from there once."""
 
     relation: Any = field(repr=False)

@@ -54,7 +54,6 @@ class Postgres(SqlEngine):
 
     Attributes:
         place: Address of the server without the password, for messages.
-        connection: Connection to the server.
     """
 
     dialect: ClassVar[Dialect] = PostgresSql()

@@ -29,7 +29,6 @@ class GroupPart:
     """A part of the key as SQL.
 
     Attributes:
-        sql: SQL expression.
         count: Number of values that the part can have; None if only the data determine them.
     """
 
@@ -81,8 +80,6 @@ class RowWriter:
     """A writer of SQL expressions over the columns of a row.
 
     Attributes:
-        expressions: The columns that expressions may name.
-        layers: The layers of names.
         conditions: Conditions on a row, to which each written expression adds those that it needs.
     """
 

@@ -28,11 +28,7 @@ def open_source(
 ) -> Iterator[SqlEngine]:
     """Open the table of a file's [source] and yield it. The table is closed at the end.
 
-    Args:
-        source: The [source] table. Relative paths start from the folder of the file.
-        path: Path of the file.
-        window: Condition on the rows that may be read; None if all may be read.
-        given: Table that is read in place of the path or the address in the file; None if there is none.
+    Relative paths start from the folder of the file at `path`. window, given: as in `SourceTable`.
 
     Raises:
         InputError: The table cannot be opened, or there is neither a table, a path nor an address.

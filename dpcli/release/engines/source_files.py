@@ -40,7 +40,6 @@ class Files:
     """Regular files of one kind, or a table in memory, which has no files.
 
     Attributes:
-        kind: Kind of the files.
         paths: Absolute paths of the files.
         place: The path or pattern as the user wrote it, for messages.
     """

@@ -54,7 +54,6 @@ class ActualColumn:
 
     Attributes:
         sql: SQL of the column: its name, or an expression that converts it first.
-        family: Family of the column's type.
         kind: The engine's name of the type, for messages.
         bytewise: Whether the engine regards two texts as equal only if their bytes are equal.
     """
@@ -89,8 +88,6 @@ class Values:
     """The columns of a table as values of their declared types. A column is read only if an expression uses it.
 
     Attributes:
-        table: The table as [source] declares it.
-        actual: The table as the engine reports it.
         read: Names in the innermost SELECT, by the SQL of the column in the table.
     """
 
@@ -126,7 +123,7 @@ class Values:
         value = self._deciding(window, layers)
         if window.block_part == "value":
             return value.sql
-        return layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
+        return layers.bind(Term(layers.dialect.first_day("week", value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""

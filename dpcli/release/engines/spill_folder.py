@@ -17,7 +17,6 @@ class SpillFolder:
     """A folder that no other user can read.
 
     Attributes:
-        path: Path of the folder.
         lock: Locked file descriptor of the folder. The system releases the lock when the process ends.
     """
 

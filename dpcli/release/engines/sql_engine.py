@@ -19,7 +19,6 @@ class SqlEngine:
     """A table that is open in an engine.
 
     Attributes:
-        dialect: SQL dialect of the engine.
         families: Families of the engine's types, by the name of the type without parentheses.
         table: The table as [source] declares it.
         actual: The table as the engine reports it; None before the first statement.
@@ -42,7 +41,6 @@ class SqlEngine:
         """Return the exact totals by key. They include every declared key, with zeros for a key without rows.
 
         Args:
-            aggregation: The aggregation.
             secret: Key of the hash that chooses contributions. It must be new for each release.
 
         Raises:

@@ -26,12 +26,7 @@ SEPARATOR = "|"  # between the parts of the text that is hashed
 def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
 
-    Args:
-        aggregation: The aggregation.
-        table: The table as [source] declares it.
-        actual: The table as the engine reports it.
-        dialect: SQL dialect of the engine.
-        secret: Key of the hash that chooses contributions.
+    secret: key of the hash that chooses contributions.
 
     Raises:
         InputError: An expression is refused, or the table lacks a column.

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
-from dpcli.release.engines.dialects import DatePartName, Dialect, ScalarType
+from dpcli.release.engines.dialects import DatePartName, Dialect, Period, ScalarType
 
-NUMBERS = ("integer", "decimal")
+NUMBERS: tuple[ScalarType, ...] = ("integer", "decimal")
 UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # In arithmetic on decimals, an operand whose absolute value exceeds FARTHEST gives null, and one below NEAREST counts as 0. So no result is
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
+LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
+ESCAPE = "!"  # character that makes the next one of a pattern stand for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,6 @@ class Term:
     """An SQL expression.
 
     Attributes:
-        sql: The expression.
         depth: Number of the innermost layer in which all of its names exist.
     """
 
@@ -43,8 +44,6 @@ class Layers:
     Each SELECT names expressions over the names of the inner SELECTs.
 
     Attributes:
-        dialect: The SQL dialect.
-        columns: The columns of the table.
         names: The names of each layer, by the SQL that they stand for.
     """
 
@@ -75,13 +74,7 @@ def fill_template(template: str, *terms: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A typed expression. Its value may be null, which is SQL's unknown for a condition.
-
-    Attributes:
-        type: Type of the value.
-        write: Function that writes the expression as SQL.
-        literal: Whether the expression is a literal.
-    """
+    """A typed expression. Its value may be null, which is SQL's unknown for a condition."""
 
     type: ScalarType
     write: Callable[[Layers], Term]
@@ -125,6 +118,11 @@ def compose(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
         return fill_template(template, *(operand.write(layers) for operand in operands))
 
     return Scalar(type_, write)
+
+
+def negation(condition: Scalar) -> Scalar:
+    """Return the negation of a condition."""
+    return compose("boolean", "(NOT {0})", condition)
 
 
 def as_decimal(scalar: Scalar, layers: Layers) -> Term:
@@ -194,14 +192,73 @@ def change_case(value: Scalar, upper: bool) -> Scalar:
     return compose("text", "translate({0}, {1}, {2})", value, *letters)
 
 
+def matches_pattern(value: Scalar, pattern: str, ignores_case: bool = False) -> Scalar:
+    """Return whether a whole text matches a pattern of LIKE, in which % stands for any characters and _ for one.
+
+    No character of the pattern escapes another. If case is ignored, it is the case of ASCII letters, as in `change_case`.
+    """
+    if ignores_case:
+        value, pattern = change_case(value, upper=False), pattern.translate(str.maketrans(UPPER, LOWER))
+    escaped = pattern.replace(ESCAPE, 2 * ESCAPE)
+    return compose("boolean", f"({{0}} LIKE {{1}} ESCAPE '{ESCAPE}')", value, literal(escaped, "text"))
+
+
+def character_count(value: Scalar) -> Scalar:
+    """Return the number of Unicode code points of a text."""
+    return _by_dialect("integer", lambda dialect, sql: dialect.cast(f"length({sql})", "integer"), value)
+
+
+def without_spaces(value: Scalar) -> Scalar:
+    """Return a text without the spaces (U+0020) at its ends."""
+    return _by_dialect("text", lambda dialect, sql: dialect.trimmed(sql), value)
+
+
+def absolute(value: Scalar) -> Scalar:
+    """Return the absolute value of a number. That of the least integer of 64 bits is null, as it does not fit into them."""
+    if value.type == "decimal":
+        return compose("decimal", "abs({0})", value)
+    is_negative = compose("boolean", "({0} < {1})", value, integer(0))
+    return first_true([is_negative], [whole_arithmetic("-", integer(0), value), value])
+
+
+def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
+    """Return a number rounded down or up, as an integer; null if its absolute value is at least LARGEST_WHOLE."""
+    if value.type == "integer":
+        return value
+
+    def write(layers: Layers) -> Term:
+        number, limit = layers.bind(value.write(layers)), decimal(LARGEST_WHOLE).write(layers)
+        rounded = layers.dialect.cast(f"{function}({number.sql})", "integer")
+        return fill_template(f"(CASE WHEN abs({{0}}) < {{1}} THEN {rounded} END)", number, limit)
+
+    return Scalar("integer", write)
+
+
+def first_day(period: Period, value: Scalar) -> Scalar:
+    """Return the first day of the year, quarter, month or week that contains a date. A week begins on Monday."""
+    return _by_dialect("date", lambda dialect, sql: dialect.first_day(period, sql), value)
+
+
 def date_part(part: DatePartName, value: Scalar) -> Scalar:
     """Return a part of a date in the Gregorian calendar, as an integer.
 
     `week` is the week of ISO 8601, `dow` counts from 0 for Sunday, and `isodow` from 1 for Monday to 7 for Sunday.
     """
+    return _by_dialect("integer", lambda dialect, sql: dialect.date_part(part, sql), value)
+
+
+def text_of(value: Scalar) -> Scalar:
+    """Return an integer, a boolean or a date as a text: its digits, true or false, or YYYY-MM-DD."""
+    if value.type == "boolean":
+        return first_true([value, negation(value)], [literal("true", "text"), literal("false", "text")])
+    return _by_dialect("text", lambda dialect, sql: dialect.cast(sql, "text"), value)
+
+
+def _by_dialect(type_: ScalarType, function: Callable[[Dialect, str], str], value: Scalar) -> Scalar:
+    """Return a function of one value, which each dialect writes in its own way. `function` writes its argument once."""
 
     def write(layers: Layers) -> Term:
         term = value.write(layers)
-        return Term(layers.dialect.date_part(part, term.sql), term.depth)
+        return Term(function(layers.dialect, term.sql), term.depth)
 
-    return Scalar("integer", write)
+    return Scalar(type_, write)

@@ -6,31 +6,41 @@ It converts the syntax tree of sqlglot into scalars. It refuses every kind of no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.release.data_source import Column
-from dpcli.release.engines.dialects import DatePartName, ScalarType
+from dpcli.release.engines.conversions import converted_text
+from dpcli.release.engines.dialects import DatePartName, Period, ScalarType
 from dpcli.release.expressions.scalars import (
     NUMBERS,
     Scalar,
+    absolute,
     change_case,
+    character_count,
     column,
     common_type,
     compose,
     date_part,
     decimal,
     decimal_arithmetic,
+    first_day,
     first_true,
     integer,
     literal,
+    matches_pattern,
+    negation,
+    text_of,
     to_decimal,
     whole_arithmetic,
+    whole_number,
+    without_spaces,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +49,9 @@ if TYPE_CHECKING:
 LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of characters of an expression, and of nested parts
 GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
-    "columns, literals, comparison, and, or, not, between, in, is null, case when, coalesce, nullif, + - * / // %, lower, upper, substr, "
-    "and year, quarter, month, week, day, dayofyear, dayofweek, isodow or extract of a date"
+    "columns, literals, comparison, and, or, not, between, in, like, is null, case when, coalesce, nullif, least, greatest, cast, "
+    "+ - * / // %, abs, floor, ceil, lower, upper, trim, substr, length, and year, quarter, month, week, day, dayofyear, dayofweek, "
+    "isodow, extract or date_trunc of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
 LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
@@ -62,10 +73,6 @@ class Expressions:
 
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
-
-        Args:
-            text: The expression.
-            key: Key that states the expression, for messages.
 
         Raises:
             InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
@@ -107,9 +114,7 @@ class SqlReader:
     """A reader of the nodes of one expression.
 
     Attributes:
-        expressions: The columns that the expression may name.
         key: Key that states the expression, for messages.
-        depth: Depth of the current node below the root.
     """
 
     expressions: Expressions
@@ -198,7 +203,6 @@ class NodeMeaning:
     """The meaning of one kind of node.
 
     Attributes:
-        read: Function that reads the node.
         arguments: Names of the parts that the node may have.
     """
 
@@ -252,10 +256,34 @@ def _read_boolean(reader: SqlReader, node: exp.Expr) -> Scalar:
     return literal("true" if node.this else "false", "boolean")
 
 
-def _read_date(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """Return a date that is written as date '2020-01-31'. All other casts are refused."""
-    if node.args["to"].sql() != "DATE" or not _is_text(node.this):
-        raise reader.refusal(node)
+def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return a value converted to another type; null where a text has no conversion.
+
+    A text is read as in a csv file. A decimal is not converted, because databases round differently, and write the digits differently.
+    """
+    to = CAST_TYPES.get(node.args["to"].sql())
+    if to == "date" and _is_text(node.this):
+        return _date_literal(reader, node)
+    if to is None:
+        raise reader.refusal(node, f"a cast to {', '.join(map(str.lower, CAST_TYPES))}")
+    value = reader.scalar(node.this)
+    if value.type == to:
+        return value
+    if value.type == "text":
+        return converted_text(value, to)
+    convert = CASTS.get((value.type, to))
+    if convert is None:
+        hint = "; floor or ceil rounds it" if (value.type, to) == ("decimal", "integer") else ""
+        raise reader.refusal(node, f"a cast that every engine does alike, not of {value.type} to {to}{hint}")
+    return convert(value)
+
+
+def _truth_as_integer(value: Scalar) -> Scalar:
+    return first_true([value, negation(value)], [integer(1), integer(0)])
+
+
+def _date_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return a date that is written as date '2020-01-31'. Raises InputError if there is no such day."""
     try:
         value = date.fromisoformat(node.this.this)
     except ValueError:
@@ -295,6 +323,34 @@ def _read_in(reader: SqlReader, node: exp.Expr) -> Scalar:
     return compose("boolean", f"({{0}} IN ({places}))", value, *values)
 
 
+def _like_reader(ignores_case: bool) -> Read:
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        if not _is_text(node.expression):
+            raise reader.refusal(node.expression, "a pattern in quotes after like")
+        matching = matches_pattern(reader.of_type(node.this, "text"), node.expression.this, ignores_case)
+        return negation(matching) if node.args.get("negate") else matching
+
+    return read
+
+
+def _of_common_type(function: str, values: Sequence[Scalar]) -> Scalar:
+    """Return a function of all values. If one of them is a decimal, all are read as decimals, and so is the result."""
+    places = ", ".join(f"{{{place}}}" for place in range(len(values)))
+    return compose(common_type(values), f"{function}({places})", *values)
+
+
+def _extreme_reader(function: str) -> Read:
+    """Return a reader of least or greatest, which leave out nulls."""
+
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        values = reader.comparable(node, node.this, *node.expressions)
+        if values[0].type not in (*NUMBERS, "date"):
+            raise reader.refusal(node, f"numbers or dates in {function}")
+        return _of_common_type(function, values)
+
+    return read
+
+
 def _read_is_null(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return the test of a value for null, which is never null itself."""
     if not _is_a(node.expression, "Null"):
@@ -310,15 +366,12 @@ def _read_case(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _read_coalesce(reader: SqlReader, node: exp.Expr) -> Scalar:
-    values = reader.comparable(node, node.this, *node.expressions)
-    places = ", ".join(f"{{{place}}}" for place in range(len(values)))
-    return compose(common_type(values), f"coalesce({places})", *values)
+    return _of_common_type("coalesce", reader.comparable(node, node.this, *node.expressions))
 
 
 def _read_nullif(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return the first value, or null if the two are equal. Of an integer and a decimal, it is a decimal."""
-    values = reader.comparable(node, node.this, node.expression)
-    return compose(common_type(values), "NULLIF({0}, {1})", *values)
+    return _of_common_type("NULLIF", reader.comparable(node, node.this, node.expression))
 
 
 def _connection_reader(operator: str) -> Read:
@@ -327,10 +380,6 @@ def _connection_reader(operator: str) -> Read:
         return compose("boolean", f"({{0}} {operator} {{1}})", *sides)
 
     return read
-
-
-def _read_not(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return compose("boolean", "(NOT {0})", reader.of_type(node.this, "boolean"))
 
 
 def _arithmetic_reader(operator: str) -> Read:
@@ -361,10 +410,6 @@ def _read_minus(reader: SqlReader, node: exp.Expr) -> Scalar:
     return decimal_arithmetic("-", decimal(0.0), value)
 
 
-def _case_reader(upper: bool) -> Read:
-    return lambda reader, node: change_case(reader.of_type(node.this, "text"), upper)
-
-
 def _read_substring(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return a substring, counted in Unicode code points.
 
@@ -384,11 +429,8 @@ def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, le
     raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
 
 
-def _date_part_meaning(part: DatePartName) -> NodeMeaning:
-    return NodeMeaning(lambda reader, node: date_part(part, reader.of_type(node.this, "date")), ONE)
-
-
 PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
+PERIODS: tuple[Period, ...] = ("year", "quarter", "month", "week")
 
 
 def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -399,9 +441,41 @@ def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     return date_part(part, reader.of_type(node.expression, "date"))
 
 
+def _read_first_day(reader: SqlReader, node: exp.Expr) -> Scalar:
+    unit = node.args["unit"]
+    name = str(unit.this).lower() if _is_a(unit, "Var") or _is_text(unit) else ""
+    period = next((period for period in PERIODS if period == name), None)
+    if period is None:
+        raise reader.refusal(node, f"date_trunc of {', '.join(PERIODS)}")
+    return first_day(period, reader.of_type(node.this, "date"))
+
+
 # Names that sqlglot gives to the parts of a node with one operand, and with two.
 ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
+
+
+def _function_of(function: Callable[[Scalar], Scalar], *types: ScalarType) -> NodeMeaning:
+    """Return the meaning of a function of one operand, which must have one of these types."""
+    return NodeMeaning(lambda reader, node: function(reader.of_type(node.this, *types)), ONE)
+
+
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+# The types of a cast, as sqlglot writes them, and the conversions of what is no text.
+CAST_TYPES: dict[str, ScalarType] = {
+    "INT": "integer",
+    "BIGINT": "integer",
+    "DOUBLE": "decimal",
+    "TEXT": "text",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+}
+CASTS: dict[tuple[ScalarType, ScalarType], Callable[[Scalar], Scalar]] = {
+    ("integer", "decimal"): to_decimal,
+    ("integer", "text"): text_of,
+    ("boolean", "text"): text_of,
+    ("date", "text"): text_of,
+    ("boolean", "integer"): _truth_as_integer,
+}
 DATE_PARTS: dict[str, DatePartName] = {
     "Year": "year",
     "Quarter": "quarter",
@@ -420,26 +494,38 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Column": NodeMeaning(_read_column, ONE),
     "Literal": NodeMeaning(_read_literal, ONE | {"is_string"}),
     "Boolean": NodeMeaning(_read_boolean, ONE),
-    "Cast": NodeMeaning(_read_date, ONE | {"to"}),
+    "Cast": NodeMeaning(_read_cast, ONE | {"to"}),
+    "TryCast": NodeMeaning(_read_cast, ONE | {"to", "safe"}),
     "Paren": NodeMeaning(_read_parenthesis, ONE),
     **{name: NodeMeaning(_comparison_reader(operator), TWO) for name, operator in COMPARISONS.items()},
     "Between": NodeMeaning(_read_between, ONE | {"low", "high"}),
     "In": NodeMeaning(_read_in, ONE | {"expressions"}),
+    "Like": NodeMeaning(_like_reader(ignores_case=False), TWO | {"negate"}),
+    "ILike": NodeMeaning(_like_reader(ignores_case=True), TWO | {"negate"}),
     "Is": NodeMeaning(_read_is_null, TWO),
     "Case": NodeMeaning(_read_case, frozenset({"ifs", "default"})),
     "Coalesce": NodeMeaning(_read_coalesce, ONE | {"expressions"}),
     "Nullif": NodeMeaning(_read_nullif, TWO),
+    "Least": NodeMeaning(_extreme_reader("least"), ONE | {"expressions", "ignore_nulls"}),
+    "Greatest": NodeMeaning(_extreme_reader("greatest"), ONE | {"expressions", "ignore_nulls"}),
     "And": NodeMeaning(_connection_reader("AND"), TWO),
     "Or": NodeMeaning(_connection_reader("OR"), TWO),
-    "Not": NodeMeaning(_read_not, ONE),
+    "Not": _function_of(negation, "boolean"),
     **{name: NodeMeaning(_arithmetic_reader(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
     "Div": NodeMeaning(_arithmetic_reader("/"), TWO | {"typed", "safe"}),
     "IntDiv": NodeMeaning(_whole_division_reader("//"), TWO),
     "Mod": NodeMeaning(_whole_division_reader("%"), TWO),
     "Neg": NodeMeaning(_read_minus, ONE),
-    "Lower": NodeMeaning(_case_reader(upper=False), ONE),
-    "Upper": NodeMeaning(_case_reader(upper=True), ONE),
+    "Abs": _function_of(absolute, *NUMBERS),
+    "Floor": _function_of(partial(whole_number, function="floor"), *NUMBERS),
+    "Ceil": _function_of(partial(whole_number, function="ceil"), *NUMBERS),
+    "Trim": _function_of(without_spaces, "text"),
+    "Length": _function_of(character_count, "text"),
+    "Lower": _function_of(partial(change_case, upper=False), "text"),
+    "Upper": _function_of(partial(change_case, upper=True), "text"),
     "Substring": NodeMeaning(_read_substring, ONE | {"start", "length"}),
     "Extract": NodeMeaning(_read_extract, TWO),
-    **{name: _date_part_meaning(part) for name, part in DATE_PARTS.items()},
+    "DateTrunc": NodeMeaning(_read_first_day, ONE | {"unit"}),
+    "TimestampTrunc": NodeMeaning(_read_first_day, ONE | {"unit"}),
+    **{name: _function_of(partial(date_part, part), "date") for name, part in DATE_PARTS.items()},
 }

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, DELTA, Key, Reader
 from dpcli.file.toml.findings import Problem
-from dpcli.release.aggregate import MOST_ROWS, KeyValue
+from dpcli.release.aggregate import MOST_ROWS, GroupKey, KeyValue, quoted
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
 from dpcli.release.answers.postprocessing import CONSISTENT, make_consistent
 from dpcli.release.data_source import NUMBER_TYPES, Source
-from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
+from dpcli.release.group_keys import aggregation_by, aggregation_of, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.noise.selection import SparseVectorLaws
@@ -178,7 +178,7 @@ class HistogramQuery(NoisyQuery):
         return (noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        keys = (*group_keys(self, setting), binned_key(self.column, self.bins))
+        keys = (*group_keys(self, setting), GroupKey(quoted(self.column), bins=self.bins))
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:

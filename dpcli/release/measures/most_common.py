@@ -11,15 +11,14 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.choice_error import peeling_slack
 from dpcli.release.data_source import Source, declared_keys_of
-from dpcli.release.group_keys import aggregation_by, column_key
+from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, shown_problems
+from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.cost import QueryCost
 
 
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
@@ -34,27 +33,44 @@ class ChoiceQuery(Query):
     keyed: ClassVar[bool] = True
 
     column: Annotated[str, VALUES]
+    by: Annotated[tuple[str, ...], BY] = ()
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        yield from self.key_problems(source)
+        if self.column in self.by:
+            yield ("by",), "other columns than the one whose values are counted", f'"{self.column}"'
 
     def score_range(self, setting: QuerySetting) -> int:
         """Return the largest change of the difference of two counts when one unit changes."""
         return count_range(self.rows, setting.adjacency)
 
-    def choice_release(self, setting: QuerySetting, kind: str, cost: QueryCost, choices: str, steps: int = 1) -> QueryRelease:
-        """Return the mechanism that chooses `steps` times, each time at this cost."""
-        epsilon, score_range = cost.bounded_range_epsilon, self.score_range(setting)
+    def choice_release(self, setting: QuerySetting, kind: str, choices: int = 1) -> QueryRelease:
+        """Return the mechanism that makes this many choices for each key of `by`."""
+        assert setting.cost is not None
+        steps, score_range = choices * changed_keys(self, setting), self.score_range(setting)
+        cost = setting.cost if steps == 1 else setting.cost.share(1.0 / steps)
+        epsilon = cost.bounded_range_epsilon
         choice_scale(score_range, epsilon)  # raises InputError if no sampler supports the scale
         why = (
-            f"one unit adds at most {self.rows:,} to a count: the difference of two counts changes by at most {score_range:,}",
-            f"{choices} at epsilon {epsilon:.6g}",
+            f"one unit adds at most {self.rows:,} to a count{changed_words(self, setting)}: the difference of two counts changes by at "
+            f"most {score_range:,}",
+            f"{'one choice' if steps == 1 else f'each of {steps:,} choices'} by {kind} at epsilon {epsilon:.6g}",
         )
         return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
+
+    def aggregation_of_values(self, setting: QuerySetting, declared: bool = True) -> Aggregation:
+        """Return the numbers of rows with each value, for each key of `by`. declared: whether only declared values count."""
+        keys = (*group_keys(self, setting), column_key(setting, self.column, declared))
+        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def expected_error(self, setting: QuerySetting) -> str:
         """Return a description of how far the count of each chosen value may be below the largest remaining count."""
         (release,) = self.releases(setting)
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
         scale = self.score_range(setting) / release.keys["epsilon"]
-        distance = peeling_slack(max(len(domain), 1), release.steps, scale, 1.0 - self.confidence)
+        choices = release.steps // changed_keys(self, setting)
+        distance = peeling_slack(max(len(domain), 1), choices, scale, 1.0 - self.confidence)
         return f"each count is within {distance:,} of the largest remaining count, with probability {self.confidence:.6g}"
 
 
@@ -65,13 +81,16 @@ class TopQuery(ChoiceQuery):
     Each value is chosen by the exponential mechanism among the remaining values (peeling).
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},
+        {"column": "city", "top": 2, "by": ["state"], "rho": 0.05, "max_groups": 2, "max_rows": 1},
+    )
 
     measure: Annotated[str, MEASURE] = "top-k"
     top: Annotated[int, Key("number of values to choose", SMALL_COUNT)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from Query.needs(self, source)
+        yield from ChoiceQuery.needs(self, source)
         yield from choice_problems(self, source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
@@ -81,21 +100,23 @@ class TopQuery(ChoiceQuery):
             yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        assert setting.cost is not None
-        choices = f"each of {self.top:,} choices by the exponential mechanism"
-        return (self.choice_release(setting, "exponential", setting.cost.share(1.0 / self.top), choices, self.top),)
+        return (self.choice_release(setting, "exponential", self.top),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
+        return self.aggregation_of_values(setting)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import top_k
 
         (release,) = self.releases(setting)
-        keys = sorted(totals, key=sort_key)
-        chosen = top_k([totals[key].rows for key in keys], self.top, self.score_range(setting), release.keys["epsilon"])
-        rows = tuple(AnswerRow((place,), keys[index][0]) for place, index in enumerate(chosen, start=1))
-        return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
+        rows: list[AnswerRow] = []
+        for key, of_key in totals_by_key(self, setting, totals).items():
+            values = sorted(of_key, key=sort_key)
+            counts = [of_key[value].rows for value in values]
+            chosen = top_k(counts, self.top, self.score_range(setting), release.keys["epsilon"])
+            rows += (AnswerRow((*key, place), values[index][0]) for place, index in enumerate(chosen, start=1))
+        names = (*self.by, "place")
+        return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
 
 
 def choice_problems(query: Query, source: Source, column: str) -> Iterator[Problem]:
@@ -115,6 +136,7 @@ class ModeQuery(ChoiceQuery):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
         {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
+        {"column": "city", "by": ["state"], "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
     )
     undeclared: ClassVar[str] = 'method = "propose-test-release" in the query, which answers if the lead is large'
 
@@ -134,9 +156,11 @@ class ModeQuery(ChoiceQuery):
         yield from Query.problems(self)
         if self.tests and not self.delta:
             yield ("delta",), "a delta above 0 with propose-test-release", "none"
+        if self.tests and self.by:
+            yield ("by",), 'no keys with propose-test-release, or method = "noisy-max"', ", ".join(self.by)
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from Query.needs(self, source)
+        yield from ChoiceQuery.needs(self, source)
         if not self.tests:
             yield from choice_problems(self, source, self.column)
         elif self.column in source.columns:
@@ -151,18 +175,18 @@ class ModeQuery(ChoiceQuery):
                 f"a test of this number at epsilon {epsilon:.6g}",
             )
             return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
-        kind = "permute-and-flip" if setting.cost.pure else "exponential"
-        return (self.choice_release(setting, kind, setting.cost, f"one choice by {kind}"),)
+        return (self.choice_release(setting, "permute-and-flip" if setting.cost.pure else "exponential"),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        keys = (column_key(setting, self.column, declared=not self.tests),)
-        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+        return self.aggregation_of_values(setting, declared=not self.tests)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        counts = {key: totals[key].rows for key in sorted(totals, key=sort_key)}
-        chosen = self._tested(setting, counts) if self.tests else self._chosen(setting, counts)
-        rows = (AnswerRow((), None if chosen is None else chosen[0]),)
-        return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
+        choose = self._tested if self.tests else self._chosen
+        rows = []
+        for key, of_key in totals_by_key(self, setting, totals).items():
+            chosen = choose(setting, {value: of_key[value].rows for value in sorted(of_key, key=sort_key)})
+            rows.append(AnswerRow(key, None if chosen is None else chosen[0]))
+        return QueryAnswer(self.name, self.measure, self.by, tuple(rows), self.confidence, self.expected_error(setting))
 
     def _chosen(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...]:
         """Return the key that is chosen by its count. Permute-and-flip chooses at a pure cost, the exponential mechanism otherwise."""

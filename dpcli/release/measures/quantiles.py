@@ -13,10 +13,18 @@ from dpcli.base.fields import Key
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.choice_error import slack
 from dpcli.release.data_source import Source, stepped_range, value_problems
-from dpcli.release.group_keys import aggregation_by, stepped_key
+from dpcli.release.group_keys import (
+    aggregation_by,
+    changed_keys,
+    changed_words,
+    declared_key_count,
+    group_keys,
+    stepped_key,
+    totals_by_key,
+)
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, rows_words
+from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, rows_words
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -31,13 +39,13 @@ MOST_PARTS = 10**6
 class QuantileQuery(Query):
     """The value below which a share of the rows lies. It is chosen among the whole steps of the column from min to max.
 
-    At most max_rows rows of one unit count.
+    At most max_rows rows of one unit count, in each key of `by`.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "quantiles": [0.25, 0.5, 0.75], "epsilon": 0.5, "max_rows": 1, "where": "age >= 18", "confidence": 0.9},
         {"column": "age", "rho": 0.01, "max_rows": 1},
-        {"column": "age", "weight": 1, "max_rows": 1},
+        {"column": "age", "by": ["city"], "weight": 1, "max_groups": 1, "max_rows": 1},
     )
 
     measure: Annotated[str, MEASURE] = "quantile"
@@ -46,6 +54,7 @@ class QuantileQuery(Query):
         tuple[float, ...],
         Key("shares of the rows below the quantiles, from 0 to 1, with at most six decimals; default [0.5], the median"),
     ] = (0.5,)
+    by: Annotated[tuple[str, ...], BY] = ()
 
     def problems(self) -> Iterator[Problem]:
         yield from Query.problems(self)
@@ -59,9 +68,15 @@ class QuantileQuery(Query):
         yield from Query.needs(self, source)
         lacking = tuple(value_problems(source, "column", self.column, self.rows))
         yield from lacking
-        if not lacking and self.column in source.columns and self.candidates(source) > MOST_CANDIDATES:
-            limit = f"at most {MOST_CANDIDATES:,} steps from min to max, or a larger step"
-            yield ("column",), limit, f"{self.candidates(source):,}"
+        unknown = tuple(self.key_problems(source))
+        yield from unknown
+        if lacking or unknown or any(name not in source.columns for name in (self.column, *self.by)):
+            return
+        keys = declared_key_count(self, source) or 1
+        if keys * self.candidates(source) > MOST_CANDIDATES:
+            in_keys = f" in {keys:,} keys" if keys > 1 else ""
+            limit = f"at most {MOST_CANDIDATES:,} steps from min to max{in_keys}, or a larger step"
+            yield ("column",), limit, f"{keys * self.candidates(source):,}"
 
     def candidates(self, source: Source) -> int:
         """Return the number of candidates for the quantile."""
@@ -70,15 +85,16 @@ class QuantileQuery(Query):
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
+        choices = len(self.quantiles) * changed_keys(self, setting)
+        epsilon = setting.cost.share(1.0 / choices).bounded_range_epsilon
         for position in range(len(self.quantiles)):
             choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
         why = (
-            f"one unit counts with at most {rows_words(self.rows)}",
+            f"one unit counts with at most {rows_words(self.rows)}{changed_words(self, setting)}",
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
-            f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
+            f"{'one choice' if choices == 1 else f'each of {choices:,} choices'} by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
+        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=choices),)
 
     def score_range(self, setting: QuerySetting, position: int) -> int:
         """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
@@ -96,22 +112,25 @@ class QuantileQuery(Query):
         return Fraction(repr(self.quantiles[position]))
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
+        keys = (*group_keys(self, setting), stepped_key(setting.source, self.column))
+        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import exponential
 
         (release,) = self.releases(setting)
         values = stepped_range(setting.source, self.column)
-        counts = [0] * self.candidates(setting.source)
-        for (number,), total in totals.items():
-            counts[int(number) - values.least] += total.rows
         rows = []
-        for position, share in enumerate(self.quantiles):
-            scores = rank_scores(counts, self.share(position))
-            chosen = exponential(scores, self.score_range(setting, position), release.keys["epsilon"])
-            rows.append(AnswerRow((repr(share),), values.value(values.least + chosen)))
-        return QueryAnswer(self.name, self.measure, ("share",), tuple(rows), self.confidence, self.expected_error(setting))
+        for key, of_key in totals_by_key(self, setting, totals).items():
+            counts = [0] * self.candidates(setting.source)
+            for (number,), total in of_key.items():
+                counts[int(number) - values.least] += total.rows
+            for position, share in enumerate(self.quantiles):
+                scores = rank_scores(counts, self.share(position))
+                chosen = exponential(scores, self.score_range(setting, position), release.keys["epsilon"])
+                rows.append(AnswerRow((*key, repr(share)), values.value(values.least + chosen)))
+        names = (*self.by, "share")
+        return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)

@@ -37,9 +37,6 @@ class Lead:
     """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are computed as in `dpcli release`.
 
     Attributes:
-        epsilon: Epsilon of the release, in nats.
-        delta: Delta of the release.
-        adjacency: Adjacency of neighbouring datasets.
         gap: Count of the leading value.
         size: Number of values in the domain.
         groups: Largest number of values in which one unit counts.
@@ -98,9 +95,7 @@ class RightCurve:
     """The probabilities of one mechanism at all gaps of a comparison.
 
     Attributes:
-        mechanism: The mechanism.
         size: Size of the domain; None if the mechanism needs no domain.
-        right: Probability of the right value at each gap.
     """
 
     mechanism: ModeRelease
@@ -114,8 +109,6 @@ class Comparison:
 
     Attributes:
         setting: Epsilon, delta and bounds on a unit. Its gap and size are not used.
-        gaps: The gaps that are compared.
-        sizes: The sizes of the domain that are compared.
         curves: One curve for each mechanism, and for each size if the mechanism needs a domain.
         confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
     """
@@ -150,9 +143,6 @@ def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], conf
 
     Args:
         setting: Epsilon, delta and bounds on a unit, for every mechanism. The mechanisms that need a domain do not use delta.
-        gaps: Counts of the leading value, >= 1.
-        sizes: Sizes of the domain, >= 2.
-        confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
     """
     curves = []
     for mechanism in MECHANISMS:

@@ -28,7 +28,6 @@ class CountedNumbers:
 
     Attributes:
         counts: Number of rows with each whole number.
-        adjacency: Adjacency of neighbouring datasets.
         rows: Largest number of rows of one unit.
         always_one: True if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
         low, high: Declared bounds of the numbers; infinite if none are declared.
@@ -117,12 +116,8 @@ def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, 
 
     Let share = a/b. The quantile is below the second point if the rows below it satisfy (b - a) (left + between) >= a right, and it is at
     most the first point if (b - a) left >= a (between + right). An added or removed row changes the difference of the two sides by at most
-    max(a, b - a). A row that replaces another keeps the rank, and changes the number of rows on one side of a point by at most 1.
-
-    Args:
-        numbers: The numbers and their adjacency.
-        share: Share of the quantile.
-        left, between, right: Rows of the window, as `_windows` yields them.
+    max(a, b - a). A row that replaces another keeps the rank, and changes the number of rows on one side of a point by at most 1. left,
+    between, right: the rows of the window, as `_windows` yields them.
     """
     # Numbers of rows after which the quantile can be at least the second point, or at most the first point.
     if numbers.swapped:
@@ -225,9 +220,6 @@ def released_mean(
     of `centred_sum`, for one number. Otherwise it is the square root of `squared_sensitivity`, for two numbers.
 
     Args:
-        numbers: The numbers.
-        width: Width of a bin, in whole numbers.
-        test: Test of the fullest bin.
         sigma: Sigma of the noise on the sum, in whole numbers.
         draw, gaussian: Samplers of discrete Laplace and discrete Gaussian noise.
         count: Number of rows if it is public. If None, the number gets noise too, and is taken to be at least 1.

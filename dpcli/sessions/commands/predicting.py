@@ -40,9 +40,7 @@ def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextMa
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
     """Return the plan of a dry run, restricted to the blocks that the run would be charged on.
 
-    Args:
-        plan: Plan of the run.
-        ledger, dataset, window: Values of --ledger, --dataset and --window.
+    The arguments are the values of the options.
 
     Raises:
         InputError: As in `over_window`.
@@ -58,11 +56,6 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
 
     If the plan then has a window, print on standard error which rows are read, unless --quiet is given. If --window counts the last blocks
     ("last 7 days"), print first which blocks these are.
-
-    Args:
-        plan: Plan of the run.
-        ledger: Open ledger; None without a ledger.
-        window: Values of --window.
 
     Raises:
         InputError: As in `over_window`.
@@ -80,12 +73,7 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
 
 
 def warn_after_run(ledger: Ledger | None, run: str) -> None:
-    """Print a warning after a run if no ledger records it, or if it costs at least half of the ledger's delta. --quiet prints none.
-
-    Args:
-        ledger: Open ledger; None without a ledger.
-        run: Key of the run in the ledger.
-    """
+    """Print a warning after a run if no ledger records it, or if it costs at least half of the ledger's delta. --quiet prints none."""
     if click.get_current_context().obj.quiet:
         return
     if ledger is None:

@@ -34,10 +34,8 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
     """Return the document of a dry run. Its exit code is 1 if the budget in the file does not allow the command.
 
     Args:
-        plan: Plan of the command.
         schema: Name of the schema of the JSON form.
         data: Keys and values of the JSON form, without result, fingerprint and exit_code.
-        details: Lines about the actions of the command.
     """
     over, cost = plan.over_budget, plan.account
     exit_code = 1 if over else 0

@@ -125,8 +125,8 @@ def _head(plan: SweepPlan) -> str:
     """Return the name of the sweep with delta and the unit of protection."""
     privacy = plan.variants[0].plan.pipeline.privacy
     account = plan.variants[0].plan.account
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
-    return f"{plan.name} at delta = {account.delta!r} ({setting})"
+    protection = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    return f"{plan.name} at delta = {account.delta!r} ({protection})"
 
 
 def _guarantee(variant: Variant) -> str:
@@ -157,8 +157,8 @@ def _row(cell: Cell, best: bool) -> tuple[str, ...]:
     """Return the row of a cell in the printed table."""
     variant = cell.variant
     runs = f"{len(cell.values)} of {cell.runs}" if cell.failures else f"{len(cell.values)}"
-    shown = ("-" if math.isnan(value) else f"{value:.6g}" for value in (cell.median, cell.lowest, cell.highest))
-    return (f"{variant.epsilon:g}", variant.setting.label, *shown, runs, "best" if best else "", _noise(variant))
+    numbers = ("-" if math.isnan(value) else f"{value:.6g}" for value in (cell.median, cell.lowest, cell.highest))
+    return (f"{variant.epsilon:g}", variant.setting.label, *numbers, runs, "best" if best else "", _noise(variant))
 
 
 def _sheet_row(variant: Variant) -> tuple[Value, ...]:

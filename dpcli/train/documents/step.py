@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document
@@ -17,6 +17,7 @@ from dpcli.train.plan.stages import Stage
 
 if TYPE_CHECKING:
     from dpcli.train.step.loop import Trainer
+    from dpcli.train.step.prepare import Prepared
 
 MOST_SHAPES = 6  # number of tensors whose shapes are named; a large model has hundreds
 # The records of a step in words, by the sampling scheme. Correlated noise has its own samples, which the file states as "none".
@@ -36,21 +37,6 @@ MOVES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StepNoise:
-    """The noise of a step.
-
-    Attributes:
-        std: Standard deviation of the noise of the first step in each number of the sum, in the units of the gradient.
-        rounding: Share of it that covers the rounding of the sum.
-        correlated: Whether the noise of later steps is computed from the noise of earlier ones.
-    """
-
-    std: float
-    rounding: float
-    correlated: bool
-
-
 def step_document(plan: TrainingPlan) -> Document:
     """Return the document. The shapes come from a rehearsal on synthetic records, which changes nothing outside of this process.
 
@@ -58,43 +44,34 @@ def step_document(plan: TrainingPlan) -> Document:
         InputError: The run itself would be refused.
         Unavailable: A library is not installed or a model is not downloaded.
     """
-    trainer, noises = _rehearsed(plan)
-    stages = [
-        {"mechanism": stage.entry.name, "step": _lines(plan, stage, trainer, noise)}
-        for stage, noise in zip(plan.first_stages, noises, strict=True)
-    ]
+    prepared = _rehearsed(plan)
+    stages = [{"mechanism": stage.entry.name, "step": _lines(plan, stage, prepared)} for stage in plan.first_stages]
     details: list[str] = []
     for stage, explained in zip(plan.first_stages, stages, strict=True):
         details.append(f"a step of {stage.entry.name} ({stage.entry.type}):")
         details += [f"  {number}. {line}" for number, line in enumerate(explained["step"], 1)]
-    shapes = {name: list(shape) for name, shape in trainer.shapes.items()}
+    shapes = {name: list(shape) for name, shape in prepared.trainer.shapes.items()}
     return dry_run(plan, "dpcli/train-step/v1", {"stages": stages, "shapes": shapes}, tuple(details))
 
 
-def _rehearsed(plan: TrainingPlan) -> tuple[Trainer, list[StepNoise]]:
-    """Return the trainer after a rehearsal, and the noise of each first stage."""
+def _rehearsed(plan: TrainingPlan) -> Prepared:
+    """Return the plan with its data and trainer, after a rehearsal."""
     from dpcli.base.errors import Unavailable
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.ranks import Ranks
-    from dpcli.train.step.loop import first_step_std
     from dpcli.train.step.prepare import prepare
 
     if importlib.util.find_spec("torch") is None:
         raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
     prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
     prepared.rehearse()
-    trainer = prepared.trainer
-    enlarged = trainer.gradients.clip.bound * (1.0 + prepared.rounding)
-    noises = []
-    for stage in plan.first_stages:
-        std = enlarged * first_step_std(stage.spec, plan.train.clipping.count_noise)
-        noises.append(StepNoise(std, prepared.rounding, isinstance(stage.spec, CorrelatedSpec)))
-    return trainer, noises
+    return prepared
 
 
-def _lines(plan: TrainingPlan, stage: Stage, trainer: Trainer, noise: StepNoise) -> list[str]:
+def _lines(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
     """Return the actions of a step, one per line."""
-    train, numbers = plan.train, sum(shape.numel() for shape in trainer.shapes.values())
+    train, trainer = plan.train, prepared.trainer
+    numbers = sum(shape.numel() for shape in trainer.shapes.values())
     unit = "record" if train.units is None else (plan.pipeline.privacy.unit or "unit")
     style = " ".join(str(type(train.clipping).__doc__).split()).rstrip(".")
     moved = MOVES[plan.pipeline.privacy.adjacency].format(unit=unit)
@@ -104,7 +81,7 @@ def _lines(plan: TrainingPlan, stage: Stage, trainer: Trainer, noise: StepNoise)
         f"by {trainer.gradients.describe()}; at most {train.physical_batch_size:,} at once are in memory",
         f"clip: {style[:1].lower()}{style[1:]}; C = {train.clipping.norm:g} ({train.clipping.style})",
         f"sum: the clipped gradients are added; {moved}",
-        *_noise_lines(plan, stage, noise, numbers),
+        *_noise_lines(plan, stage, prepared, numbers),
         f"divide: by {stage.expected_batch:,g}, a public number, never by the number of records drawn",
         f"update: {train.optimizer} at learning rate {train.learning_rate:g}; this and all that follows reads the noisy sum alone",
     ]
@@ -129,15 +106,19 @@ def _shapes(trainer: Trainer) -> str:
     return f"{count} ({', '.join(named[:MOST_SHAPES])}{more})"
 
 
-def _noise_lines(plan: TrainingPlan, stage: Stage, noise: StepNoise, numbers: int) -> Iterator[str]:
+def _noise_lines(plan: TrainingPlan, stage: Stage, prepared: Prepared, numbers: int) -> Iterator[str]:
     """Yield what is said of the noise: its scale, its size beside the signal, and the noisy count of adaptive clipping."""
-    clipping = plan.train.clipping
-    kind = "correlated over the run; in the first step it has" if noise.correlated else "drawn afresh in each step, with"
+    from dpcli.train.step.loop import first_step_std
+
+    clipping, rounding = plan.train.clipping, prepared.rounding
+    std = prepared.trainer.gradients.clip.bound * (1.0 + rounding) * first_step_std(stage.spec, clipping.count_noise)
+    is_correlated = isinstance(stage.spec, CorrelatedSpec)
+    kind = "correlated over the run; in the first step it has" if is_correlated else "drawn afresh in each step, with"
     yield (
-        f"noise: Gaussian, {kind} standard deviation {noise.std:.6g} in each number ({noise.std / clipping.norm:.6g} C, of which "
-        f"{100.0 * noise.rounding:.2g} % covers the rounding of the sum); added once, even to the sum of no records"
+        f"noise: Gaussian, {kind} standard deviation {std:.6g} in each number ({std / clipping.norm:.6g} C, of which "
+        f"{100.0 * rounding:.2g} % covers the rounding of the sum); added once, even to the sum of no records"
     )
-    length = noise.std * math.sqrt(numbers)
+    length = std * math.sqrt(numbers)
     yield (
         f"size: the noise is about {length:,.4g} long over all {numbers:,} numbers; the sum of {stage.expected_batch:,g} clipped gradients "
         f"is at most {stage.expected_batch * clipping.norm:,.4g} long"

@@ -259,7 +259,6 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
     """Return the pieces of each parameter, by its name in the model, one for each use that the losses depend on.
 
     Args:
-        uses: Recorded calls of layers.
         gradients: Gradient of the output of each call; None if the losses do not depend on it.
 
     Raises:

@@ -102,7 +102,6 @@ class Use:
     """A recorded call of a layer, with everything from which the gradients of the layer's parameters are computed.
 
     Attributes:
-        layer: The layer.
         inputs: Input of the layer, with a row for each example along `dim`.
         edge: Edge at which the gradient of the output is taken.
         output_shape: Shape of the output, with a row for each example along `dim`.
@@ -145,7 +144,6 @@ class CallNodes:
     """The part of the autograd graph that belongs to one call of a layer.
 
     Attributes:
-        name: Name of the layer.
         nodes: Nodes of the call.
         outputs: Nodes of the call's output, which later operators may use.
     """
@@ -165,7 +163,6 @@ class Recorder:
 
     Attributes:
         example_dims: Function that returns the example dimension of a call with a given input.
-        size: Number of examples.
         uses: Calls whose output has a row for each example.
         counts: Number of calls of each layer so far.
         running: Running layers, by name. It is None for a layer whose call is not recorded.

@@ -42,13 +42,11 @@ Trace = dict[str, list[Tensor]]
 Build = Callable[[nn.Module, Loss, Batch], Method]
 
 
-def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
-    """Return the method that uses vmap."""
-    return Vectorised(model, loss)
-
-
 # The methods that are tried, the fastest first.
-CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.after_probe), ("vmap", vectorised))
+CANDIDATES: tuple[tuple[str, Build], ...] = (
+    ("book-keeping", BookKeeping.after_probe),
+    ("vmap", lambda model, loss, batch: Vectorised(model, loss)),
+)
 
 
 def modes(model: nn.Module) -> bytes:
@@ -103,10 +101,6 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
 
 def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
     """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
-
-    Args:
-        few: A few synthetic examples.
-        expected: Sums of the loop.
 
     Raises:
         Unsuitable: A norm or a sum differs, or an example changes the norm of another. The message names the parameter if a sum differs.
@@ -205,7 +199,6 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     they have the same distribution, so one assignment that passes is enough.
 
     Args:
-        batch: A few synthetic examples.
         seed: Seed of the random numbers that the model draws.
         tolerance: Largest difference due to rounding between an example in a batch and the same example alone.
         doubt: Reason why the program could not be followed; None if it was followed. A program that was not followed may process some of
@@ -260,8 +253,6 @@ class TracedRows:
 
     Attributes:
         trace: Outputs of each module, by its name.
-        rows: Rows of the records.
-        count: Number of records in the batch.
     """
 
     trace: Trace

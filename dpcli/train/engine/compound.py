@@ -108,7 +108,6 @@ def product(
         weight: Name of the weight in the module.
         biases: Names of the biases, which were added and so have the same gradient.
         first_row: Number of the first row that was used.
-        shape: Shape of the whole weight.
         module, inputs, gradient: Arguments of `Formula`.
     """
     left = wide(positions(gradient))

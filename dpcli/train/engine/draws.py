@@ -164,7 +164,6 @@ class DrawnNumbers:
     """The part of a drawn tensor that belongs to one record of a batch.
 
     Attributes:
-        shape: Shape of the whole tensor.
         parts: The record's part of the tensor along each dimension that may hold the records, in each position of `RECORD_PARTS`.
         generator_states: States of the generators before the draw.
     """

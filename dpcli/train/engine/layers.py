@@ -143,20 +143,12 @@ def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     ids = inputs.reshape(inputs.shape[0], -1).long()
 
     def weight() -> Lookup:
-        gradients = wide(positions_of(ids, gradient))
-        return Lookup(ids, without_padding(table, ids, gradients), table.num_embeddings)
+        gradients = wide(positions(gradient).reshape(*ids.shape, gradient.shape[-1]))  # an example that is a single id has T = 1
+        if table.padding_idx is not None:  # torch does not train the padding row
+            gradients = gradients.masked_fill((ids == table.padding_idx)[:, :, None], 0.0)
+        return Lookup(ids, gradients, table.num_embeddings)
 
     return {"weight": weight}
-
-
-def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients in the form (B, T, features). An example that is a single id has T = 1."""
-    return positions(gradient).reshape(*ids.shape, gradient.shape[-1])
-
-
-def without_padding(table: nn.Embedding, ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradients, with zeros for lookups of the padding row. Torch does not train that row."""
-    return gradient if table.padding_idx is None else gradient.masked_fill((ids == table.padding_idx)[:, :, None], 0.0)
 
 
 def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:

@@ -69,11 +69,7 @@ class Method(Protocol):
         """Return the same method for another model, of which this method's model is a copy."""
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """Yield the gradients of consecutive parts of the batch.
-
-        Raises:
-            Unsuitable: The method does not apply to the model.
-        """
+        """Yield the gradients of consecutive parts of the batch. Raises Unsuitable if the method does not apply to the model."""
 
 
 def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) -> Tensor:
@@ -139,11 +135,9 @@ class Unsuitable(Exception):
 Pieces = Mapping[str, Callable[[], Piece]]
 
 
-class Formula(Protocol):
-    """A formula for the gradients of a family of layers."""
-
-    def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-        """Return the pieces of the parameters, given the inputs (B, ...) and the gradient of the summed losses at the output (B, ...)."""
+# A formula for the gradients of a family of layers. It returns the pieces of the parameters, given the module, its inputs (B, ...) and the
+# gradient of the summed losses at its output (B, ...).
+Formula = Callable[[nn.Module, Tensor, Tensor], Pieces]
 
 
 @dataclass(frozen=True, slots=True)

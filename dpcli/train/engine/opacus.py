@@ -11,7 +11,7 @@ import copy
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
@@ -22,21 +22,20 @@ from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
-from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, trained_parameters, wide
 from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.sums import Sums, clipped_sums, zero
+from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, empty_gradients
-from dpcli.train.isolation.rehearsal import check_isolation, sums_with_check
-from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, drawn_as, draws_like
-from dpcli.train.isolation.traced_program import Program
+from dpcli.train.isolation.checked_sums import CheckedSums
+from dpcli.train.isolation.rehearsal import check_isolation
+from dpcli.train.isolation.synthetic_records import Draw, drawn_as
 from dpcli.train.torch_internals import BatchNorm
 
 
 @dataclass(slots=True)
-class OpacusGradients:
+class OpacusGradients(CheckedSums):
     """Clipped sums of gradients that Opacus' hooks compute. It has the arguments of `ClippedGradients`.
 
     Raises:
@@ -47,43 +46,20 @@ class OpacusGradients:
     Edge cases: as in `ClippedGradients`.
     """
 
-    model: nn.Module
-    loss: Loss
-    clip: Clip
-    verified: bytes | None = field(default=None, init=False)  # modes of the modules at the comparison; None before it
-    program: Program | None = field(default=None, init=False)
-    form: object = field(default=None, init=False)
-
     def __post_init__(self) -> None:
         installed()
         refuse(self.model)
 
-    def __call__(self, batch: Batch) -> Sums:
-        parameters = trained_parameters(self.model)
-        if not size(batch):
-            return zero(parameters)
-        batch = make_contiguous(batch)
-        self.ready(batch)
+    def sums(self, batch: Batch) -> Sums:
         try:
-            return clipped_sums(self.method.parts(batch), self.clip, parameters)
+            return clipped_sums(self.method.parts(make_contiguous(batch)), self.clip, trained_parameters(self.model))
         except Unsuitable as problem:
             raise refusal(self.model, problem) from None
 
     @property
     def method(self) -> Method:
-        """Return the method of the sums. It processes one example at a time until the comparison."""
-        compared = self.verified == modes(self.model)
+        compared = self.mode == modes(self.model)
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
-
-    @property
-    def numbers(self) -> NumberKind:
-        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
-        return KINDS[0] if self.program is None else self.program.numbers
-
-    def ready(self, batch: Batch) -> None:
-        """Rehearse if the modes of the modules or the form of the records are new."""
-        if self.verified != modes(self.model) or self.form != form(batch):
-            self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Compare Opacus' norms and sums of a few synthetic examples with results computed one example at a time.
@@ -105,21 +81,14 @@ class OpacusGradients:
                 raise
             except Exception as problem:  # Opacus or torch may raise any error
                 raise refusal(self.model, problem) from problem
-        self.verified, self.form = modes(self.model), form(draw(1))
-
-    def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sums of a batch after the check that `ClippedGradients.checked` makes."""
-        if not size(batch):
-            return self(batch)
-        self.ready(batch)
-        return sums_with_check(self, batch, row)
+        self.mode, self.form = modes(self.model), form(draw(1))
 
     def settle(self) -> None:
         """Do nothing, because no batch changes the method."""
 
     def describe(self) -> str:
         """Return the name of the method, with the version of Opacus and whether the comparison was made."""
-        compared = "compared with one example at a time" if self.verified is not None else "not compared yet: one example at a time"
+        compared = "compared with one example at a time" if self.mode is not None else "not compared yet: one example at a time"
         return f"opacus {installed()} hooks, {compared}"
 
 

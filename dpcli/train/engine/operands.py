@@ -61,8 +61,6 @@ class OperandUse:
         leaf: Tensor that replaces the parameter.
         edge: Edge at which the gradient of the operator's output is taken.
         dim: Dimension of the output that counts the examples.
-        source: Edge of the operand.
-        shape: Shape of the operand.
         kind: Number format of the operand.
         factor: Function from the gradient of the output to the gradient of the operand.
     """
@@ -77,11 +75,7 @@ class OperandUse:
     factor: Factor
 
     def rows(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of each example with respect to the leaf, (B, *leaf.shape), in at least single precision.
-
-        Args:
-            gradient: Gradient of the operator's output.
-        """
+        """Return the gradient of each example with respect to the leaf, (B, *leaf.shape), in at least single precision."""
         at_operand = summed(self.factor(wide(gradient)), self.dim, self.shape)
         if self.source.node is get_gradient_edge(self.leaf).node:
             return at_operand
@@ -110,7 +104,6 @@ class Leaves:
     """Leaf tensors that replace parameters without a layer, and the operators that use them.
 
     Attributes:
-        operands: The parameters.
         recorded: Operators that use each parameter or a tensor computed from it, by the parameter's name. Each operator comes with the
             dimension of its output that counts the examples, or None if the output depends on no example.
     """
@@ -169,7 +162,6 @@ class Leaves:
         Args:
             losses: Losses of the batch, (B,).
             leaves: Leaves of the pass, by the names of the parameters.
-            size: Number of examples.
 
         Raises:
             Unsuitable: The graph differs from the recorded one, or an operator has no factor.

@@ -16,13 +16,12 @@ from torch.nn.parameter import is_lazy
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
-from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Loss, Method, full_precision, trained_parameters
-from dpcli.train.engine.sums import Sums, clipped_sums, zero
+from dpcli.train.engine.method import Method, full_precision, trained_parameters
+from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import check_isolation, sums_with_check
-from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, drawn_as, draws_like
-from dpcli.train.isolation.traced_program import Program
+from dpcli.train.isolation.checked_sums import CheckedSums, sums_with_check
+from dpcli.train.isolation.rehearsal import check_isolation
+from dpcli.train.isolation.synthetic_records import Draw, drawn_as
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
 # One example is also processed alone in each of the first ALWAYS_CHECKED steps, and later in a step with probability 1 / CHECKED_EVERY. On
@@ -146,7 +145,7 @@ def return_memory() -> None:
 
 
 @dataclass(slots=True)
-class ClippedGradients:
+class ClippedGradients(CheckedSums):
     """A function that returns the sum over the examples of a batch of their clipped gradients.
 
     Args:
@@ -174,28 +173,14 @@ class ClippedGradients:
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """
 
-    model: nn.Module
-    loss: Loss
-    clip: Clip
     choice: MethodChoice | None = field(default=None, init=False)
-    mode: object = field(default=None, init=False)
-    program: Program | None = field(default=None, init=False)
-    form: object = field(default=None, init=False)
     description: str = field(default="not chosen yet", init=False)
     step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
 
-    def __call__(self, batch: Batch) -> Sums:
-        """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
-        if not size(batch):
-            return zero(trained_parameters(self.model))
-        self.ready(batch)
-        return self.sums(batch)
-
     def sums(self, batch: Batch) -> Sums:
-        """Return the clipped sums of a batch that is not empty and for which there was a rehearsal."""
         parameters, batch = trained_parameters(self.model), make_contiguous(batch)
         try:
             return clipped_sums(self.method.parts(batch), self.clip, parameters)
@@ -207,17 +192,8 @@ class ClippedGradients:
             self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: it fails on some batches",))
             return clipped_sums(self.method.parts(batch), self.clip, parameters)
 
-    def ready(self, batch: Batch) -> None:
-        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
-        if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
-            self.rehearse(draws_like(batch))
-
     def rehearse(self, draw: Draw) -> None:
-        """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation.
-
-        Args:
-            draw: Function that draws synthetic examples.
-        """
+        """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation."""
         self.choose_among(draw, CANDIDATES)
 
     def choose_among(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
@@ -260,16 +236,10 @@ class ClippedGradients:
 
     @property
     def method(self) -> Method:
-        """Return the method of the sums. It processes one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
-    @property
-    def numbers(self) -> NumberKind:
-        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
-        return KINDS[0] if self.program is None else self.program.numbers
-
     def settle(self) -> None:
-        """Update the description of the method. The caller has processed a batch of synthetic records, which may have changed it."""
+        # The caller has processed a batch of synthetic records, which may have changed the method.
         self.description = str(self.choice)
 
     def describe(self) -> str:

@@ -335,12 +335,10 @@ def merge(pieces: Sequence[Piece]) -> Piece:
     for piece in pieces:
         by_form.setdefault(type(piece), []).append(piece)
     forms = {form: form.join(members) if len(members) > 1 else members[0] for form, members in by_form.items()}  # type: ignore[attr-defined]
-    return COMBINATIONS.get(frozenset(forms), sum_in_full)(forms)
-
-
-def sum_in_full(forms: dict[type, Piece]) -> Piece:
-    """Return the sum of all gradients, computed in full."""
-    return PlainRows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
+    combine = COMBINATIONS.get(frozenset(forms))
+    if combine is None:
+        return PlainRows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
+    return combine(forms)
 
 
 def cheaper_form(forms: dict[type, Piece]) -> Piece:
@@ -349,15 +347,10 @@ def cheaper_form(forms: dict[type, Piece]) -> Piece:
     return PlainRows(outer.rows()) if outer.instantiation_is_cheaper() else outer
 
 
-def tie(forms: dict[type, Piece]) -> Piece:
-    """Return the gradients of a table that serves both for lookups and as a matrix."""
-    return Tied(forms[Outer], forms[Lookup])  # type: ignore[arg-type]
-
-
 # Functions that combine the pieces of one parameter, by the set of their types. Pieces of any other set are added in full.
 COMBINATIONS: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
     frozenset({PlainRows}): lambda forms: forms[PlainRows],
     frozenset({Lookup}): lambda forms: forms[Lookup],
     frozenset({Outer}): cheaper_form,
-    frozenset({Outer, Lookup}): tie,
+    frozenset({Outer, Lookup}): lambda forms: Tied(forms[Outer], forms[Lookup]),  # type: ignore[arg-type]
 }

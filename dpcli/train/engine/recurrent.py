@@ -219,7 +219,6 @@ def first_states(
     """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given.
 
     Args:
-        run: Run of the recurrent module.
         values: Input of the module, (T, B, d).
         places: Number of layers times the number of directions.
         given: States that the program passed; None for zeros.

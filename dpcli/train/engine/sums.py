@@ -61,16 +61,14 @@ def complete_sums(
     gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]
 ) -> Sums:
     """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient."""
-    full = {name: gradients[name] if name in gradients else zeros(parameter) for name, parameter in parameters.items()}
+    full = {
+        name: gradients[name] if name in gradients else torch.zeros_like(parameter, dtype=wide_type(parameter))
+        for name, parameter in parameters.items()
+    }
     if len(norms) == 1:
         return Sums(full, norms[0], finite[0])
     like = next(iter(full.values()))
     return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
-
-
-def zeros(parameter: Tensor) -> Tensor:
-    """Return zeros of the parameter's shape, in at least single precision."""
-    return torch.zeros_like(parameter, dtype=wide_type(parameter))
 
 
 def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:

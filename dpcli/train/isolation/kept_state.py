@@ -142,8 +142,6 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
     """Return a snapshot of the state that a model and its loss can reach, and of global random state.
 
     Args:
-        model: Model of the program.
-        loss: Loss of the program.
         copies: Whether the snapshot holds copies of tensors. Otherwise tensors are compared by identity.
 
     Raises:
@@ -238,9 +236,6 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
     """Return the names of the constant tensors that a program reads. They may depend on data.
 
     Constants are tensors other than parameters, buffers and records. Tensors with one number are left out.
-
-    Args:
-        batch: Synthetic records.
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself

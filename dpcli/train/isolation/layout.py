@@ -195,9 +195,6 @@ def leaves(values: Any) -> Iterator[Tensor]:
 def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """Return the first of several layouts, which must have the same dimension.
 
-    Args:
-        name: Name of the operator.
-
     Raises:
         Mixed: The layouts have different dimensions, so the operator pairs each record with every other record.
     """

@@ -1,7 +1,7 @@
 """The check that a program isolates records. The loss and the gradient of a record must depend on that record alone.
 
-The program is first followed operator by operator without records (`traced_program`), and then run on synthetic records. In real steps, the
-gradient of one record is also computed alone, and its norm is compared, unless each record is differentiated alone anyway.
+The program is first followed operator by operator without records (`traced_program`), and then run on synthetic records. In real steps,
+`checked_sums` makes a further check.
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ import copy
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
-from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
-from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, no_validation_by_default, per_example_losses, trained_parameters
+from dpcli.train.engine.method import Loss, no_validation_by_default, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
 from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, double, drawn_as, has_floats, scale_numbers
@@ -36,7 +32,6 @@ LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, be
 ROUNDS = 3  # rounds of the check, each with fresh random numbers
 FEW = 8  # number of synthetic records whose losses must be finite
 SEED_BITS = 40  # length of the seeds of the program's random numbers
-BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
 
 
 def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
@@ -182,84 +177,3 @@ def copy_of(model: nn.Module) -> nn.Module:
         raise InputError(
             f"model: expected a module that can be copied for the isolation check, found {describe_error(problem)}"
         ) from None
-
-
-class SumEngine(Protocol):
-    """A function that computes clipped sums of a program that was checked before."""
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    @property
-    def loss(self) -> Loss: ...
-
-    @property
-    def program(self) -> Program | None: ...
-
-    @property
-    def clip(self) -> Clip: ...
-
-    @property
-    def method(self) -> Method: ...
-
-    def __call__(self, batch: Batch, /) -> Sums: ...
-
-
-def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
-    """Return the sums of a batch, after a comparison of one example's gradient norm in the batch with its norm alone.
-
-    The comparison is skipped for a method that differentiates each example separately.
-
-    Args:
-        row: Row of the example in the batch. When it is processed alone, the example receives the random numbers that it drew in the batch.
-
-    Raises:
-        InputError: The two norms differ by more than rounding. The message does not reveal them.
-    """
-    if engine.method.isolates:
-        return engine(batch)
-    random = engine.program is None or engine.program.random
-    recording: AbstractContextManager[list[DrawnNumbers]] = recorded_draws(row, size(batch)) if random else nullcontext([])
-    with recording as draws:
-        sums = engine(batch)
-    if engine.method.isolates:  # an error on these records made the engine process one example at a time
-        return sums
-    example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    norm_in_batch, parts = float(sums.norms[row]), RECORD_PARTS if draws else RECORD_PARTS[:1]
-    if not any(agree(engine, norm_alone(engine, example, draws, part), norm_in_batch) for part in parts):
-        raise InputError(
-            "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
-            "mixes examples; this step was not released"
-        )
-    return sums
-
-
-def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
-    """Return the gradient norm of one example, computed alone and with the given random numbers."""
-    parameters = trained_parameters(engine.model)
-    with dense_embeddings(engine.model), replayed_draws(draws, part) if draws else nullcontext():
-        gradients = one_example(per_example_losses(engine.model, engine.loss, example, 1), parameters)
-    return norm(gradients, engine.clip, parameters)
-
-
-def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
-    """Return the gradient norm over all parameters. Large norms are computed in double precision, because squares may overflow."""
-    with torch.no_grad():
-        norms = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
-        single_precision_norm = math.hypot(*torch.stack(norms).tolist()) if norms else 0.0
-    if single_precision_norm < LARGE:
-        return single_precision_norm
-    return float(unclipped_norms((gradients, 1), clip, parameters)[0])
-
-
-def agree(engine: SumEngine, alone: float, norm_in_batch: float) -> bool:
-    """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50.
-
-    Two norms that are not finite agree, and one agrees with a finite norm that is nearly as large as the largest number.
-    """
-    finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
-    if len(finite) < 2:
-        return not finite or finite[0] > BEYOND
-    coarsest = 0.0 if engine.program is None else engine.program.coarsest
-    tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
-    return abs(alone - norm_in_batch) <= tolerance * (max(finite) + 0.02 * engine.clip.bound)

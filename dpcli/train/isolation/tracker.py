@@ -111,7 +111,6 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
         findings: Findings, to which the mode adds.
-        size: Symbol of the batch size.
         running_module: Function that returns the name of the running module.
         names: Names, by identity, of tensors that outlive the call. The program must not write to them.
     """
@@ -280,7 +279,6 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Update the layouts of storages after a write. A write to a view counts as a write to the whole storage.
 
         Args:
-            name: Name of the operator.
             targets: Tensors that are written to, each with its earlier layout.
             layouts: Layouts of the operator's results. The least favourable layout is used.
         """

@@ -41,9 +41,7 @@ class FrozenTensor:
     """A tensor that is not trained, and what was known of it when its numbers were last read.
 
     Attributes:
-        tensor: The tensor.
         written: Torch's count of writes to the tensor then, and the address of its numbers.
-        mark: Mark of the numbers.
     """
 
     tensor: Tensor
@@ -61,9 +59,6 @@ class Guard:
     objects are compared.
 
     Attributes:
-        model: Trained model.
-        optimizer: Optimizer of the model.
-        records: Records of the run.
         modes: Whether each module was in training mode at the start, and not in evaluation mode. Every step runs in these modes.
         start: Marks at the start, by name, of everything that no step may change.
         after_last_step: Marks, by name, of the weights and the optimizer state after the last step.

@@ -181,10 +181,7 @@ def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth
     """Yield the marks of a value and of its parts, each with its name.
 
     Args:
-        name: Name of the value.
-        value: Value to mark.
         known: Ids of objects whose content the guard compares elsewhere. They are marked by identity alone.
-        depth: Number of containers around the value.
     """
     if id(value) in known:
         yield name, Itself(value)

@@ -28,7 +28,7 @@ from dpcli.train.run.charged_run import ChargedRun, charged_run
 from dpcli.train.run.outcome import Outcome
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.saved_state import Checkpoint
-from dpcli.train.step.prepare import Optimization, Prepared, assemble
+from dpcli.train.step.prepare import Prepared, assemble
 from dpcli.train.tasks.learning import Learning
 from dpcli.train.torch_internals import DeviceContext, dispatch_modes, function_modes, saved_tensors_hooks
 
@@ -55,7 +55,6 @@ class Sample:
     """The sample of one step, with the source of the step's noise.
 
     Attributes:
-        records: Indices of the sampled records.
         noise: Noise of the stage to which the step belongs.
         expected_batch: Public number by which the noisy sum is divided.
     """
@@ -81,7 +80,7 @@ def begin(
         return optimizer
 
     def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoint | None, folder: str) -> Prepared:
-        return assemble(plan, problem, Optimization(users_optimizer, None), streams, ranks, saved, folder)
+        return assemble(plan, problem, users_optimizer, None, streams, ranks, saved, folder)
 
     run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepare_problem)
     trainer = run.prepared.trainer

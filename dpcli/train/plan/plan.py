@@ -31,8 +31,6 @@ class TrainingPlan(PricedFile):
     """The plan of a training run. The accountant and the training both use it.
 
     Attributes:
-        train: [train] table.
-        stages: Stages of the run, in order.
         canaries: Number of canaries of [audit]. A fair coin toss decides for each whether it is inserted.
         canary: Kind of a canary, "record" or "gradient".
         source: Content of the training file.
@@ -117,7 +115,6 @@ class TrainingPlan(PricedFile):
         """Return a pipeline whose cost is the cost of some portions of the run. Each portion is charged separately.
 
         Args:
-            portions: Portions of the run.
             with_rest: Whether to include the entries of the file that training does not perform.
         """
         amounts: dict[str, int] = {}
@@ -157,7 +154,6 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     """Return the plan of a file. If the file says "calibrate", the noise is computed from the budget.
 
     Args:
-        path: Path of the file.
         data: Content to use in place of the file's content; None to read the file. Relative paths and messages refer to `path` in both
             cases.
 

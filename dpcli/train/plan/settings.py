@@ -240,10 +240,6 @@ def _with_defaults(stated: Mapping[str, Any], registry: Mapping[str, str]) -> di
 def read_train(data: bytes, path: str) -> Train:
     """Return the [train] table of a file's content. The rest of the file is checked as well.
 
-    Args:
-        data: Content of the file.
-        path: Path of the file, for messages.
-
     Raises:
         InvalidFile: The file has problems, or no [train] table. The error lists every problem with its place.
     """

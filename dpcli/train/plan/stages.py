@@ -37,7 +37,6 @@ class Stage:
     Attributes:
         entry: Entry of the file that the steps perform.
         start: Number of steps of the run before the stage.
-        steps: Number of steps of the stage.
         expected_batch: Public number by which a noisy sum is divided. It is never the number of records drawn.
         charged_by: Unit that the accountant counts. A run of correlated noise or an epoch counts as one, however many of its steps are
             taken.
@@ -134,9 +133,7 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
     """Add a finding for each name in train.mechanism that is not the name of an entry that training can perform.
 
     Args:
-        train: [train] table.
         tables: Tables of the file, which are valid apart from this.
-        findings: Findings to which the new ones are added.
     """
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
     trainable = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))

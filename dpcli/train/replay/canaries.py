@@ -82,13 +82,6 @@ class Canaries:
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of the run in a folder. A new run draws and saves them, and a resumed run reads them again.
 
-    Args:
-        problem: Learning problem of the run.
-        count: Number of canaries.
-        stream: Source of random numbers.
-        folder: Folder of the run.
-        resumed: Whether the run is resumed.
-
     Raises:
         InputError: The task cannot draw synthetic records, or the saved canaries cannot be read.
     """
@@ -125,7 +118,6 @@ class GradientCanaries(Ranks):
     """A single process that adds canary gradients to the clipped sums, and correlates each noisy sum with them.
 
     Attributes:
-        plan: Plan of the run.
         records: Number of records. In a batch, indices from this number on are canaries.
         member: Whether each canary is in the run, of shape (m,).
         directions: Orthonormal directions of the canaries, of shape (m, d), over the trained parameters in order.
@@ -196,11 +188,8 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
     """Return new canary gradients.
 
     Args:
-        plan: Plan of the run.
-        records: Number of records.
         width: Number of trained scalars of the model.
         clip: Clipping, whose bound is C.
-        stream: Source of random numbers.
 
     Raises:
         InputError: The batches would reveal the canaries, there are several processes, or the canaries or the model are too large.
@@ -262,7 +251,6 @@ def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
     given each batch, up to a constant factor.
 
     Args:
-        spec: Mechanism with correlated noise.
         products: Inner products of the noisy sums with the directions, of shape (steps, m).
     """
     steps, count = len(products), batch_count(spec)

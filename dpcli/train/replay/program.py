@@ -48,7 +48,6 @@ class Replayed:
     """The claims of a file about a step, and a function that replays steps to test them.
 
     Attributes:
-        declared: Claims of the file.
         replay: Function of a number and a random generator. It returns the steps with the record and the steps without it.
         unseen: Sentences about properties that replays do not test.
         steps: Number of steps of the shortest replay.
@@ -114,11 +113,8 @@ def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.r
     The noise is scaled to the noise of the first entry, because one standard deviation is declared for all entries.
 
     Args:
-        plan: Plan of the file.
-        stage: Stage to replay.
         first: First stage of the first entry.
         case: Number of the case, modulo the number of CASES.
-        rng: Random generator.
     """
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
@@ -126,10 +122,10 @@ def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.r
     record = choose(batches, rng)
     noise_factor = _std(plan, first) / _std(plan, stage)
     with_record = _Recorder(noise_factor)
-    _run(plan, stage, seed, with_record, batches, _World(record, change, present=True))
+    _run(plan, stage, seed, with_record, batches, record, change, present=True)
     without_record = _Recorder(noise_factor, with_record.released)
     other_records = [batch[batch != record] for batch in batches]
-    _run(plan, stage, seed, without_record, other_records, _World(record, change, present=False))
+    _run(plan, stage, seed, without_record, other_records, record, change, present=False)
     return tuple(with_record.steps), tuple(without_record.steps)
 
 
@@ -138,37 +134,30 @@ def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
     return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
-@dataclass(frozen=True, slots=True)
-class _World:
-    """A dataset with the record or without it.
+def _run(
+    plan: TrainingPlan,
+    stage: Stage,
+    seed: int,
+    recorder: _Recorder,
+    batches: list[Indices],
+    record: int,
+    change: Change,
+    present: bool,
+) -> None:
+    """Take the steps of a stage on the given batches. The recorder stores their sums and their noise.
 
-    Attributes:
-        record: Index of the record.
+    Args:
         change: Function that changes the numbers of the record before the steps.
         present: Whether the dataset contains the record.
     """
-
-    record: int
-    change: Change
-    present: bool
-
-    def data(self, records: Batch) -> Batch:
-        """Return the records of this dataset."""
-        if self.present:
-            return records
-        return take(records, [row for row in range(size(records)) if row != self.record])
-
-
-def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
-    """Take the steps of a stage on the given batches. The recorder stores their sums and their noise."""
     prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
     trainer = prepared.trainer
     gradients: Any = trainer.gradients
     gradients.loss = draws.loss(gradients.loss)
-    records = _changed(trainer.records, world.record, world.change)
+    records = _changed(trainer.records, record, change)
     recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
     with draws:
-        trainer.records = world.data(records)
+        trainer.records = records if present else take(records, [row for row in range(size(records)) if row != record])
         if size(trainer.records):
             prepared.rehearse()  # as in a real run; a model that stores something of the first records then affects the steps
         trainer.records = records

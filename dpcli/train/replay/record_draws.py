@@ -41,7 +41,6 @@ class RecordRows(NamedTuple):
     """The position of the records in a drawn tensor.
 
     Attributes:
-        dimension: Dimension of the records.
         per_record: Number of rows for each record in this dimension.
     """
 
@@ -68,8 +67,6 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     In all runs with the same seed, a record has the same draws in a step.
 
     Attributes:
-        seed: Seed of the run.
-        step: Number of the current step.
         batch: Records of the current forward pass; None outside of one.
         keys: Keys of these records; None before the first draw.
         draw_count: Number of draws so far in the forward pass.

@@ -38,11 +38,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
     """Return the state at the start of a run: the saved state with --resume, or a new one otherwise.
 
     Args:
-        plan: Plan of the run.
-        ledger: Ledger of the run; None if nothing is charged.
-        resume: Whether --resume was given.
         private: Whether the noise of the coming steps is secret.
-        folder: Folder of the run.
 
     Raises:
         Denied: The budget in the file does not allow the run.
@@ -142,12 +138,9 @@ class RunCharge:
     Before the first sum, a failure depends only on the file, the program and synthetic records.
 
     Attributes:
-        ledger: Ledger that is charged; None if nothing is charged.
         key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
-        cost: Pipeline whose cost is charged under the key.
         why: Reason for the charge, in words, for the ledger.
         repeats: Whether the charge is for steps that may be repeated.
-        started: Whether the run was charged.
     """
 
     ledger: Ledger | None
@@ -240,13 +233,8 @@ def charged_run(
     """Prepare a run up to its first step. All checks are made before the charge is reserved in the ledger.
 
     Args:
-        plan: Plan of the run.
-        ledger: Ledger of the run; None if nothing is charged.
         resume: Whether to continue the unfinished run in the folder.
         seed: Seed of reproducible noise; None for secret noise.
-        ranks: Processes of the run.
-        folder: Folder of the run.
-        prepare: Function that prepares the plan.
 
     Raises:
         InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
@@ -284,17 +272,7 @@ def warn_of_loop(prepared: Prepared, seconds_per_record: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """A prepared run with its reservation in the ledger.
-
-    Attributes:
-        plan: Plan of the run.
-        prepared: Data and trainer of the run.
-        initial: State of the run at its start.
-        ledger: Ledger of the run; None if nothing is charged.
-        folder: Folder of the run.
-        ranks: Processes of the run.
-        charge: Charge of the run.
-    """
+    """A prepared run with its reservation in the ledger."""
 
     plan: TrainingPlan
     prepared: Prepared

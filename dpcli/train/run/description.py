@@ -1,7 +1,6 @@
-"""The description of a run, a JSON file in the run's folder. This module reads and checks it.
+"""The description of a run, a JSON file in the run's folder. This module reads and checks it, without torch.
 
-It also returns the guarantee for a new description, and reads the stamp: metadata in the file of the model that repeat the guarantee. This
-module does not import torch.
+It also returns the guarantee for a new description.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import math
 import os
 import re
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +36,6 @@ TYPES = {
 RUN_FILES = (MODEL, STATEMENT, PIPELINE)  # files that every description names
 ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # names of the files that PEFT writes
 LARGEST_COUNT = 2**31  # every count in the facts about a model is below this limit
-LARGEST_HEADER = 100_000_000  # largest header of a safetensors file, in bytes, as in the safetensors library
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,6 @@ class Description:
     """The description of a run in `folder`.
 
     Attributes:
-        folder: Folder of the run.
         version: Version of dpcli that wrote the description.
         run: Key of the run in the ledger.
         model: Facts about the model. Together with [train], they suffice to build it again.
@@ -54,7 +50,6 @@ class Description:
         guarantee: Guarantee as the function `guarantee` returns it. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
         ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
-        metrics: Metrics on public data.
         origin: Folder of the training file, relative to `folder`.
     """
 
@@ -217,9 +212,7 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
     """Return the guarantee of a run that has ended, as JSON values. Its epsilon is an unrounded upper bound; None if it was not private.
 
     Args:
-        plan: Plan of the run.
         repeated: Portions of steps that may have been taken twice. They are counted twice.
-        private: Whether the run was private.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
     assert account.winner is not None  # every file of a plan has an accountant
@@ -238,31 +231,3 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         **window_data(privacy),
         **plan.row_data,
     }
-
-
-def stamp(path: str) -> Mapping[str, str]:
-    """Return the metadata of a safetensors file. Raises InputError if they cannot be read.
-
-    The file begins with the length of its header in eight bytes. The header follows as JSON.
-    """
-    try:
-        with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, LARGEST_HEADER)), object_pairs_hook=unique_names)
-        metadata = header["__metadata__"]
-        valid = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
-    except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        valid = False
-    if not valid:
-        raise InputError(f"{path}: expected a model that dpcli train wrote, found a file without its stamp")
-    return dict(metadata)
-
-
-def require_stamp(description: Description) -> None:
-    """Raise InputError if the stamp in the file of the model contradicts the description about privacy."""
-    path, described = description.path(MODEL), description.guarantee
-    stamped = stamp(path)
-    epsilon, private = stamped.get("epsilon"), stamped.get("private")
-    is_private = private == "yes"
-    if is_private is not described.get("private") or (is_private and epsilon != repr(described.get("epsilon"))):
-        raise InputError(f"{path}: epsilon {epsilon}, private: {private}; its description says otherwise")

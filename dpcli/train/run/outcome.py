@@ -33,8 +33,6 @@ class Outcome:
     """The outcome of a run.
 
     Attributes:
-        plan: Plan of the run.
-        folder: Folder of the run.
         run: Key of the run in the ledger.
         repeated: Portions of steps that may have been taken twice. They are charged twice.
         private: Whether all noise was secret.

@@ -23,16 +23,13 @@ class Checkpoint:
     """The state of a run after some of its steps.
 
     Attributes:
-        step: Number of steps taken.
         parts: Digests of the parts of the plan, by name. A run is resumed only if all of them are unchanged.
         run: Key of the run in the ledger.
         resumed: Step numbers at which the run was resumed so far, if it may have repeated steps then.
         bound: Current bound C on the contribution of one record, which adaptive clipping changes.
-        charged: Whether the run has a ledger.
         clean: Whether the run stopped at this state, for example after Ctrl-C. A resumed run then repeats no step.
         private: Whether all noise so far was secret. It is False if some noise came from a seed, or if an audit saw the noisy sums.
         model: State of the model; empty before the first step.
-        optimizer: State of the optimizer.
         average: Moving average of the weights; empty if the file does not ask for it.
     """
 
@@ -76,7 +73,6 @@ def matching_checkpoint(path: str, parts: Mapping[str, str]) -> Checkpoint:
     """Return the checkpoint at `path`, which must belong to the present plan.
 
     Args:
-        path: Path of the checkpoint.
         parts: Digests of the parts of the present plan, by name.
 
     Raises:

@@ -37,7 +37,6 @@ def train(
     """Train according to the plan. The run uses this process, or all processes that torchrun started.
 
     Args:
-        plan: Plan of the run.
         ledger: Ledger in which the whole run is reserved at the start, and charged before the first sum over private records. A resumed
             run is charged again for the steps that it may repeat.
         resume: Whether to continue the unfinished run in the folder.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import Binomial, different, order, subset
@@ -76,7 +76,6 @@ def correlated_sampler(
     record therefore takes part in at most max_participations steps, which are at least min_separation steps apart.
 
     Args:
-        spec: Mechanism with correlated noise.
         dataset_size, stream, records: As in `sampler`.
 
     Raises:
@@ -161,11 +160,6 @@ def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator
     return cycle(_shuffled(population, size, length, stream))
 
 
-def _none(scheme: Unsampled, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield all records in each step."""
-    return (np.arange(population.records) for _ in repeat(None))
-
-
 def _population(dataset_size: int | None, records: int | None) -> Population:
     """Return the population. `records` defaults to `dataset_size`. Raises InputError if neither number is given."""
     count = dataset_size if records is None else records
@@ -182,7 +176,6 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
     The accountant needs this, because it prices a pass like one step on all records.
 
     Args:
-        population: The actual and the declared number of records.
         size: Number of places, which is the declared number of records.
         count: Number of batches. Their numbers of places differ by at most one.
         stream: Source of the random order.
@@ -231,5 +224,5 @@ SAMPLERS: dict[str, Callable[..., Iterator[Indices]]] = {
     "balls-in-bins": _balls_in_bins,
     "shuffle": _shuffle,
     "cyclic": _cyclic,
-    "none": _none,
+    "none": lambda scheme, population, stream: (np.arange(population.records) for _ in repeat(None)),  # all records in each step
 }

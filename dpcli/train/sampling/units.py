@@ -34,9 +34,7 @@ def selected_records(units: NDArray[np.generic], most: int, stream: Stream) -> I
     that a unit keeps depends on no other unit. The number of omitted records is private, and is not reported.
 
     Args:
-        units: Unit of each record.
         most: Largest number of records of a unit.
-        stream: Source of random numbers.
     """
     ordered = np.lexsort((stream.words(len(units)), units))
     return np.sort(ordered[_rank_in_unit(units[ordered]) < most])

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,15 +24,17 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.random.streams import Stream, normals
 from dpcli.train.engine.batches import Batch, take
-from dpcli.train.engine.clip import Adaptive, Clip, gradient_noise_multiplier
+from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.sums import Sums
-from dpcli.train.isolation.synthetic_records import Draw, NumberKind
 from dpcli.train.noise import Noise, first_weight
 from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import called_on_records
+
+if TYPE_CHECKING:
+    from dpcli.train.isolation.checked_sums import CheckedSums
 
 
 @dataclass(slots=True)
@@ -43,7 +45,6 @@ class WeightAverage:
     t / (t + 9), so that the average soon forgets the first weights.
 
     Attributes:
-        model: Model with the weights.
         decay: Largest decay, which the file declares.
         values: Averages by parameter name; empty before the first step of a new run.
     """
@@ -84,10 +85,8 @@ class AdaptiveNorm:
     """The clipping norm C of adaptive clipping, which changes after each step.
 
     Attributes:
-        clip: Clipping style that holds C.
         count_noise: Standard deviation of the noise on the count of unclipped examples, in examples.
         expected_batch: Public number by which the noisy count is divided.
-        stream: Source of the noise on the count.
     """
 
     clip: Adaptive
@@ -112,7 +111,6 @@ def first_step_std(spec: Spec, count_noise: float | None) -> float:
     """Return the standard deviation of the noise of the first step, in units of C. This noise is independent in each number.
 
     Args:
-        spec: Mechanism that the entry declares.
         count_noise: Noise on the count of adaptive clipping; None for other clipping styles.
     """
     if count_noise is not None:
@@ -136,59 +134,23 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
 Samples = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
-class Gradients(Protocol):
-    """An engine that computes the clipped sums of batches."""
-
-    @property
-    def clip(self) -> Clip: ...
-
-    def __call__(self, batch: Batch) -> Sums:
-        """Return the sum of the gradients of a batch, each clipped to an L2 norm of at most clip.bound."""
-
-    def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, as a call does. In some steps, check the gradient of the record `row` against its gradient computed alone.
-
-        Raises:
-            InputError: The two gradients differ, so the program combines records.
-        """
-
-    @property
-    def numbers(self) -> NumberKind:
-        """Return the kind of floating-point numbers of synthetic records on which the program runs. The rehearsal finds it."""
-
-    def rehearse(self, draw: Draw) -> None:
-        """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
-
-    def settle(self) -> None:
-        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
-
-    def describe(self) -> str:
-        """Return the method of computation in words."""
-
-
 @dataclass(slots=True)
 class Trainer:
     """DP-SGD on one model and its records.
 
     Attributes:
-        model: Model that is trained.
-        gradients: Engine that computes clipped sums.
-        optimizer: Optimizer of the trained parameters.
         records: Tensors whose first dimension counts the records, or the units if units are sampled.
         rate: Function of a step's number, counted from 0, that returns the learning rate relative to the declared one; None if the caller's
             program sets it.
         physical: Number of records in a micro-batch, which are in memory at once. The sum depends on it only by rounding.
-        step: Number of steps taken so far.
         adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is drawn in units of C.
-        ranks: Processes of the run.
         average: Moving average of the weights; None if the file does not ask for it.
         before_sums: Function that is called before each sum over private records, to charge for them.
-        shapes: Shapes of the trained parameters, by name.
         base_rates: Declared learning rate of each group of parameters; empty if `rate` is None.
     """
 
     model: nn.Module
-    gradients: Gradients
+    gradients: CheckedSums
     optimizer: torch.optim.Optimizer
     records: Batch
     rate: Callable[[int], float] | None = lambda step: 1.0
@@ -220,7 +182,6 @@ class Trainer:
         Args:
             until: Number of the last step, counted from 1.
             batches: Samples of record indices, drawn as the accountant assumes. A step is also taken for an empty sample.
-            noise: Noise of the steps.
             expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
             after: Function that is called after each step with the number of the step.
             stop_asked: Function that is called before each step and returns whether to stop there.
@@ -276,7 +237,7 @@ class Trainer:
             self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
-        """Return the clipped sum of a sample. One random record is offered to the engine's check, `Gradients.checked`.
+        """Return the clipped sum of a sample. One random record is offered to the engine's check, `CheckedSums.checked`.
 
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
@@ -295,7 +256,6 @@ class Trainer:
         """Return the clipped sum of a micro-batch.
 
         Args:
-            rows: Indices of the records.
             checked_row: Row of the record that is also computed alone. There is no check if the row is outside of the micro-batch.
 
         Raises:

@@ -32,12 +32,9 @@ class AdamBC(torch.optim.Optimizer):
     Source: Tang et al. 2023, arXiv:2312.14334, Algorithm 1.
 
     Args:
-        params: Trained parameters.
-        lr: Learning rate.
         floor: Lower bound on the corrected second moment, in units of the variance of the noise. The paper's gamma' is the product of
             `floor` and this variance.
         betas: Decays of the moving averages of g and g^2.
-        weight_decay: Weight decay, as in AdamW.
     """
 
     def __init__(
@@ -81,8 +78,6 @@ def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: fl
     """Set the variance of the noise in the gradient of the next step, if the optimizer is AdamBC. Do nothing for other optimizers.
 
     Args:
-        optimizer: Optimizer of the trained parameters.
-        noise: Noise of the stage.
         scale: Factor by which the noise was multiplied in the gradient.
 
     Raises:

@@ -50,10 +50,6 @@ class Prepared:
     """A plan with its data and a trainer that is ready to take steps.
 
     Attributes:
-        plan: Plan of the run.
-        problem: Model, loss and records.
-        trainer: Trainer that takes the steps.
-        streams: Sources of random numbers.
         canaries: Canaries of an audit; None if there are none. A canary record is among the problem's records if its coin toss selected it.
         buffers: Copies of the model's buffers at the start.
         constants: Names of the constant tensors that the user's own program reads. They are known after the rehearsal.
@@ -71,7 +67,6 @@ class Prepared:
         """Take the remaining steps of a stage. Noise and samples are drawn afresh.
 
         Args:
-            stage: Stage of the plan.
             after: Function that is called with the number of each step after the step.
             stop_asked: Function that returns whether to stop. It is called before each step.
 
@@ -195,10 +190,6 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
     """Read the data, build the model, and restore the state of `saved` if it is given.
 
     Args:
-        plan: Plan of the run.
-        streams: Sources of random numbers.
-        ranks: Processes of the run.
-        saved: Saved state of a resumed run.
         folder: Folder of the run, which stores the canaries of an audit.
 
     Raises:
@@ -207,34 +198,25 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
-    optimization = Optimization(partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps))
-    return assemble(plan, problem, optimization, streams, ranks, saved, folder)
-
-
-@dataclass(frozen=True, slots=True)
-class Optimization:
-    """The optimizer that uses the noisy gradient, and the schedule of its learning rate.
-
-    Attributes:
-        make: Function that returns an optimizer of a model's trained parameters.
-        rate: Function of a step's number, counted from 0, that returns the step's learning rate relative to the declared one. None if the
-            user's program sets the learning rate.
-    """
-
-    make: Callable[[nn.Module], torch.optim.Optimizer]
-    rate: Callable[[int], float] | None
+    make_optimizer, rate = partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps)
+    return assemble(plan, problem, make_optimizer, rate, streams, ranks, saved, folder)
 
 
 def assemble(
     plan: TrainingPlan,
     problem: Learning,
-    optimization: Optimization,
+    make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    rate: Callable[[int], float] | None,
     streams: Streams,
     ranks: Ranks,
     saved: Checkpoint | None,
     folder: str,
 ) -> Prepared:
     """Return a problem with its trainer, in the state of `saved` if it is given. The other arguments are those of `prepare`.
+
+    Args:
+        make_optimizer: Function that returns an optimizer of a model's trained parameters.
+        rate: As in `Trainer`.
 
     Raises:
         InputError: The problem, the optimizer or the state do not fit the plan.
@@ -251,7 +233,7 @@ def assemble(
         width = sum(parameter.numel() for parameter in trained_parameters(model).values())
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
-    optimizer = optimization.make(model)
+    optimizer = make_optimizer(model)
     _broadcast_weights(model, ranks)
     if saved is not None:
         _restore(saved, model, optimizer)
@@ -263,7 +245,7 @@ def assemble(
         gradients=gradients,
         optimizer=optimizer,
         records=problem.records,
-        rate=optimization.rate,
+        rate=rate,
         physical=train.physical_batch_size,
         step=0 if saved is None else saved.step,
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),

@@ -77,8 +77,6 @@ class RawRecords(NamedTuple):
     """Inputs, labels and units from a file or a function, before they are checked.
 
     Attributes:
-        inputs: Inputs of the records.
-        labels: Labels of the records.
         units: Owners of the records; None if the file does not declare units.
         names: Names of the input columns in their order; empty unless all other columns are inputs.
         blocks: Block of each record, if a unit is bounded in each block separately; None otherwise.
@@ -112,8 +110,6 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     the declared columns, or in all other columns if none are declared.
 
     Args:
-        place: Path of the file.
-        train: [train] table.
         only: Window to which the rows are restricted; None for all rows.
         block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
@@ -268,8 +264,6 @@ def table_in(source: str, train: Classification, classes: int, rows: RowWindow |
 
     Args:
         source: "digits", the path of a file, or module:function.
-        train: [train] table.
-        classes: Number of labels.
         rows: Window of rows that the model was trained on; None for all rows.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
@@ -348,10 +342,7 @@ def _read(source: str, key: str, train: Classification, path: str, stated: str, 
     """Return the unchecked records of a source.
 
     Args:
-        source: Source of the records.
         key: "data" for private records, "public" for public records.
-        train: [train] table.
-        path: Path of the training file.
         stated: Place of the source's key in the training file, for messages.
         rows: Window to which private records are restricted. Public records are read completely.
     """

@@ -65,7 +65,6 @@ def views(images: Tensor, moves: Tensor, mirrored: Tensor) -> Tensor:
     """Return views (B, K, channels, height, width) of images (B, channels, height, width). A view has pixels of its own image only.
 
     Args:
-        images: Images.
         moves: Displacement of each view in pixels, down and to the right, of shape (B, K, 2). Pixels beyond an edge repeat the edge.
         mirrored: Whether the columns of each view are reversed, of shape (B, K).
     """

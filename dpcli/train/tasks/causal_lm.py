@@ -58,10 +58,6 @@ def public_records(
     """Return the records that the file declares public. Raises InputError if there are none.
 
     Args:
-        train: [train] table.
-        tokens: Tokenizer; None if the file names none.
-        vocabulary_size: Number of tokens in the model's vocabulary.
-        path: Path of the training file.
         rows: Window of the private records from which public records are held out; None for all records.
     """
     if train.public == "held-out":
@@ -100,8 +96,6 @@ def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
     """Return the perplexity of the public records, which is exp of the mean loss over all tokens.
 
     Args:
-        model: Language model.
-        public: Public records.
         part: Number of records in memory at a time.
     """
     total, count = 0.0, 0

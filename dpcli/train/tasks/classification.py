@@ -29,12 +29,6 @@ SCORED_TOGETHER = 1024  # number of records whose scores are computed at once; t
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """Return the model that [train] names, for examples of the given shape.
 
-    Args:
-        train: [train] table.
-        shape: Shape of the inputs of one example.
-        classes: Number of labels.
-        path: Path of the training file.
-
     Raises:
         InputError: The model is unknown, or the user's function does not build one.
     """
@@ -84,8 +78,6 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
     """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read.
 
     Args:
-        train: [train] table.
-        path: Path of the training file.
         rows: Window to which the private records are restricted; None for all records.
     """
     data = arrays(train, path, rows)

@@ -63,12 +63,7 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record.
-
-    Args:
-        source: Name of the loss for messages.
-        function: The user's loss.
-    """
+    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = called_on_records(source, function, model, batch)
@@ -114,9 +109,6 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     """Return a function that computes `metric` on the public records. If the file has no metric, the function returns no metrics.
 
     Args:
-        train: [train] table.
-        path: Path of the training file.
-        model: Model to measure.
         records: Private records, from which the public records must differ; None to skip this check.
     """
     if train.metric is None or train.public is None:
@@ -161,11 +153,7 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
     """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
 
     Args:
-        model: Model to train.
-        loss: The caller's loss.
         data: Private records, as in `records_of`.
-        units: Owner of each record; None without units.
-        path: Path of the pipeline file, for messages.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch module, found {type(model).__name__}")

@@ -43,8 +43,6 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
 
     Args:
         table: Values of each column, by name.
-        train: [train] table.
-        place: File or other source of the table, for messages.
         only: Window of rows of the file at `place` that the table contains, for messages; None for all rows.
 
     Raises:
@@ -73,9 +71,7 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     """Return the index of each label among the declared labels, of shape (n,). Raises InputError for another or a missing label.
 
     Args:
-        values: Labels of the rows.
         labels: Declared labels.
-        column: Name of the column for messages.
         place: As in `encoded`.
         only: As in `encoded`.
     """

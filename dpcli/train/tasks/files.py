@@ -237,22 +237,23 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
 UNIT_TYPES = ({int}, {str}, {bytes}, {float})
 
 
-def owners_of(units: Any, path: str) -> NDArray[np.generic]:
+def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.generic]:
     """Return the owner of each record, of shape (n,). All owners are integers, texts, bytes or finite numbers of one type.
 
     Raises:
         InputError: An owner is missing or infinite; NaN and the empty text count as missing. Owners of different types are also refused,
             because 1 and "1" would be two owners. The message shows no value.
     """
-    values = _listed(units, path)
+    place = f"{path}: {key}"
+    values = _listed(units, place)
     types = {type(value) for value in values}
     if any(map(_is_missing, values)):
-        raise _refusal(path, "some that are missing")
+        raise _refusal(place, "some that are missing")
     if types and types not in UNIT_TYPES:
         type_names = " and ".join(sorted(kind.__name__ for kind in types))
-        raise _refusal(path, f"values of type {type_names}")
+        raise _refusal(place, f"values of type {type_names}")
     if types == {float} and not all(math.isfinite(value) for value in values):
-        raise _refusal(path, "some that are not finite")
+        raise _refusal(place, "some that are not finite")
     owners = np.asarray(values)
     if types == {int} and owners.dtype.kind not in "iu":
         return np.asarray([str(value) for value in values])  # numpy would round integers beyond 64 bits
@@ -272,7 +273,6 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     selection, which is a second change.
 
     Args:
-        units: Owner of each record.
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
 
     Raises:
@@ -290,18 +290,18 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     return owner_codes * block_count + block_codes
 
 
-def _listed(units: Any, path: str) -> list[Any]:
+def _listed(units: Any, place: str) -> list[Any]:
     """Return the owners as a list of Python's own types."""
     try:
         values = list(units.tolist() if hasattr(units, "tolist") else units)
         return [value.item() if hasattr(value, "item") else value for value in values]
     except Exception:  # an array of another library may raise anything
-        raise _refusal(path, f"a value of type {type(units).__name__}") from None
+        raise _refusal(place, f"a value of type {type(units).__name__}") from None
 
 
-def _refusal(path: str, problem: str) -> InputError:
+def _refusal(place: str, problem: str) -> InputError:
     """Return the error for owners that cannot be used."""
-    return InputError(f"{path}: train.units: expected the owner of each record, found {problem}")
+    return InputError(f"{place}: expected the owner of each record, found {problem}")
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:

@@ -104,8 +104,6 @@ def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = N
     """Return the learning problem that [train] describes. Raises InputError if it cannot be built.
 
     Args:
-        train: [train] table.
-        path: Path of the training file.
         stream: Source of the seed for the initial weights.
         rows: Window to which the private records are restricted; None for all records.
     """

@@ -36,10 +36,7 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
 
     Args:
         source: Folder, or a name on the Hugging Face Hub.
-        key: Key of the file that names the source, for messages.
-        path: Path of the file.
         load: Function from_pretrained of a class of transformers.
-        table: Table of the file that has the key, for messages.
 
     Raises:
         InputError: The folder does not exist or cannot be read, or the name is not cached and cannot be downloaded.

@@ -55,8 +55,6 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     """Return the model that [train] names, without dropout. Only its trained parameters require a gradient.
 
     Args:
-        train: [train] table.
-        path: Path of the training file.
         adapter: Low-rank adapter to train; None to train all weights or a soft prompt.
 
     Raises:
@@ -78,22 +76,26 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
 def _base(train: Language, path: str) -> nn.Module:
     """Return the model that [train] names, before parameters are frozen or added."""
     if ":" not in train.model:
-        return _pretrained(train, path)
+        return causal_model(train.model, path)
     return build_model(train.model, train.data, path).eval()
 
 
-def _pretrained(train: Language, path: str) -> nn.Module:
-    """Return a model of transformers. Raises InputError if its weights are incomplete."""
+def causal_model(name: str, path: str, table: str = "train") -> nn.Module:
+    """Return a causal language model of transformers in float32. Raises InputError if it cannot be loaded, or lacks weights.
+
+    Args:
+        name: Folder, or a name on the Hugging Face Hub, which the key `model` of the table states.
+    """
     load = library("transformers").AutoModelForCausalLM.from_pretrained
-    loaded, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
+    loaded, report = pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
     if report["missing_keys"]:
         absent = ", ".join(sorted(report["missing_keys"])[:SHOWN])
-        raise InputError(f"{path}: train.model: expected the weights of a causal language model; {absent} have none")
+        raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} have none")
     model: nn.Module = loaded
     return model.eval()
 
 
-def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
+def lora(model: nn.Module, chosen: Lora, path: str, table: str = "train") -> nn.Module:
     """Return the model with low-rank matrices. Only these matrices are trained."""
     peft = library("peft")
     targets = None if chosen.targets is None else list(chosen.targets)
@@ -102,7 +104,7 @@ def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
             settings = peft.LoraConfig(r=chosen.rank, lora_alpha=chosen.alpha, target_modules=targets, lora_dropout=0.0)
             adapted: nn.Module = peft.get_peft_model(model, settings)
     except (ValueError, TypeError, AttributeError) as problem:
-        raise InputError(f"{path}: train.lora.targets: expected names of layers that PEFT can adapt: {problem}") from None
+        raise InputError(f"{path}: {table}.lora.targets: expected names of layers that PEFT can adapt: {problem}") from None
     return adapted
 
 
@@ -119,11 +121,7 @@ def logits(model: nn.Module, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def vocabulary(model: nn.Module, path: str) -> int:
-    """Return the number of tokens in the model's vocabulary.
-
-    Raises:
-        InputError: The model does not return logits for each token.
-    """
+    """Return the number of tokens in the model's vocabulary. Raises InputError if the model does not return logits for each token."""
     try:
         scores = logits(model, torch.zeros(1, 2, dtype=torch.int32))
         rows, places, width = scores.shape
@@ -150,7 +148,6 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
     The files are adapter_config.json and adapter_model.safetensors.
 
     Args:
-        model: Trained model.
         base: Folder or name of the frozen model, as in the training file.
         folder: Folder to write to.
     """

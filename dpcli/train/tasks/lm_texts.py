@@ -42,7 +42,6 @@ class Texts:
     """Texts with their labels and owners.
 
     Attributes:
-        texts: Texts.
         labels: Label of each text; None if the task has no labels.
         units: Owner of each text; None if the file does not declare units.
         blocks: Block of each text, if a unit is bounded in each block separately; None otherwise.
@@ -59,8 +58,6 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
 
     Args:
         source: Path of a file, or module:function.
-        train: [train] table.
-        path: Path of the training file.
         rows: Window to which the texts of a .jsonl, .csv or .parquet file are restricted; None for all texts. A .txt file and a function
             ignore the window, because their texts have no columns.
 
@@ -259,11 +256,6 @@ def records(
     each of these records. It protects the whole text only if train.units declares which records belong together.
 
     Args:
-        source: Source of the texts.
-        train: [train] table.
-        tokens: Tokenizer; None if there is none.
-        vocabulary: Number of tokens in the model's vocabulary.
-        path: Path of the training file.
         rows: Window as for `texts_of`: .txt files and functions ignore it.
 
     Raises:

@@ -63,10 +63,6 @@ def public_records(
     """Return the labelled texts that the file declares public. Raises InputError if there are none.
 
     Args:
-        train: [train] table.
-        tokens: Tokenizer.
-        vocabulary_size: Number of tokens in the model's vocabulary.
-        path: Path of the training file.
         rows: Window of the private texts from which public texts are held out; None for all texts.
     """
     if train.public == "held-out":
@@ -149,9 +145,6 @@ def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tenso
     """Return the accuracy: the share of public texts whose label's word has the highest score.
 
     Args:
-        model: Language model with a prompt.
-        label_tokens: Token of each label's word.
-        public: Public texts with their labels.
         part: Number of texts in memory at a time.
     """
     all_ids, all_labels = public

@@ -17,8 +17,8 @@ from dpcli.base.errors import CannotCertify, InputError
 from dpcli.certify.named_certificate import named_proof
 from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, require_stamp, unique_names
-from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
+from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, unique_names
+from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
@@ -36,24 +36,17 @@ def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
         certificate: Path of a certificate that proves the epsilon of the run; None for none.
 
     Raises:
-        InputError: The folder has no run with a description, the run is NOT PRIVATE, or a file was changed after the run. Two files
-            contradict each other about privacy, or the training file costs more than the run claims.
+        InputError: The folder has no run with a description, the run is NOT PRIVATE, a file was changed after the run, or the training
+            file costs more than the run claims.
         CannotCertify: No accountant can bound the cost of the file, or the certificate does not prove the epsilon of the run.
     """
     description = description_in(folder)
-    require_private(description, description.guarantee["private"] is True)
+    if description.guarantee["private"] is not True:
+        raise InputError(f"{folder}: the run is NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")
     changed = description.changed()
     if changed:
         raise InputError(f"{description.path(changed[0])}: changed or removed after training (SHA-256 differs)")
-    with open(description.path(STATEMENT), "rb") as file:
-        first_line = file.readline()
-    require_private(description, b"NOT PRIVATE" not in first_line)  # detects a description that was edited
-    require_stamp(description)
-    plan = plan_of(description.path(PIPELINE))
-    plan = require_claim(description, plan)
-    claim = epsilon_at_delta(description.guarantee["epsilon"], description.guarantee["delta"])
-    if f": {claim}.".encode() not in first_line:
-        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, whose guarantee is {claim}")
+    plan = require_claim(description, plan_of(description.path(PIPELINE)))
     return {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
@@ -94,14 +87,6 @@ def text_of(statement: dict[str, Any]) -> bytes:
 def _adapter(description: Description) -> list[str]:
     """Return the names of the files of the adapter, which contain weights in the format of PEFT."""
     return sorted(description.files.keys() - {*RUN_FILES})
-
-
-def require_private(description: Description, private: bool) -> None:
-    """Raise InputError if the run is not private."""
-    if not private:
-        raise InputError(
-            f"{description.folder}: the run is NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested"
-        )
 
 
 def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
@@ -152,8 +137,6 @@ def _resource(name: str, digest: str) -> dict[str, Any]:
 
 
 KIND = "an attestation that dpcli attest writes"
-STATEMENT_NAMES = frozenset({"_type", "subject", "predicateType", "predicate"})
-ENVELOPE_NAMES = frozenset({"payload", "payloadType"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +144,6 @@ class Verification:
     """The comparison of an attestation with a run.
 
     Attributes:
-        folder: Folder of the run.
-        file: File of the attestation.
         problems: Differences in words; empty if the attestation matches the run.
         signed: Whether the attestation has signatures, which dpcli does not check.
         claimed: Guarantee that the attestation states.
@@ -202,7 +183,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
     """Return the statement in a file, and whether its envelope has signatures. The envelope may be in a Sigstore bundle.
 
     Raises:
-        InputError: The file contains no statement by dpcli, or readers could find different statements in it.
+        InputError: The file contains no statement by dpcli.
     """
     data = read_bytes(file, KIND)
     try:
@@ -212,7 +193,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
         envelope = content.get("dsseEnvelope", content)
         signed = "payload" in envelope and any(envelope.get("signatures", ()))
         if "payload" in envelope:
-            if envelope["payloadType"] != PAYLOAD_TYPE or _is_ambiguous(content, envelope):
+            if envelope["payloadType"] != PAYLOAD_TYPE:
                 raise ValueError
             content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
         types = (content["_type"], content["predicateType"])
@@ -222,13 +203,6 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
     if not valid:
         raise InputError(f"{file}: not {KIND}, nor a signed envelope of one")
     return content, signed
-
-
-def _is_ambiguous(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
-    """Return whether the file has a second statement or payload, which another reader might use instead."""
-    if envelope is content:
-        return bool(content.keys() & STATEMENT_NAMES)
-    return bool(content.keys() & (STATEMENT_NAMES | ENVELOPE_NAMES)) or bool(envelope.keys() & STATEMENT_NAMES)
 
 
 def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:

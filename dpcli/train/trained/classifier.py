@@ -35,7 +35,6 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
 
     Args:
         source: "digits", the path of a file, or module:function.
-        train: [train] table of the run.
         shape: Shape of the inputs of one record in training.
         rows: Window of rows that the model was trained on; None for all rows.
 
@@ -98,13 +97,7 @@ READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Classifier(TrainedModel):
-    """A trained classifier.
-
-    Attributes:
-        train: [train] table of the run.
-        shape: Shape of the inputs of one record.
-        classes: Number of labels.
-    """
+    """A trained classifier."""
 
     train: Classification
     shape: tuple[int, ...]
@@ -117,7 +110,6 @@ class Classifier(TrainedModel):
             inputs: Raw inputs, of shape (n, ...). The run's shift is subtracted from them. If the run declares columns, `inputs` may be a
                 table of raw values by column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame. It is encoded as in
                 training. An array must then have the encoded inputs that the run's description names, within [-1, 1].
-            place: Name of the inputs for messages.
 
         Raises:
             InputError: The inputs have another shape, a number that is not finite, or a value that the columns do not declare.

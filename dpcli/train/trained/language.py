@@ -60,13 +60,7 @@ def _absolute(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedLanguageModel(TrainedModel):
-    """A trained language model.
-
-    Attributes:
-        train: [train] table of the run.
-        tokens: Tokenizer of the model; None if the file names none.
-        vocabulary: Number of tokens in the model's vocabulary.
-    """
+    """A trained language model."""
 
     train: CausalLm
     tokens: Tokens | None
@@ -137,9 +131,6 @@ class TextClassifier(TrainedModel):
     """A frozen language model with a trained prompt that classifies texts.
 
     Attributes:
-        train: [train] table of the run.
-        tokens: Tokenizer of the model.
-        vocabulary: Number of tokens in the model's vocabulary.
         label_tokens: Token of each label's word, of shape (labels,).
     """
 
@@ -149,12 +140,7 @@ class TextClassifier(TrainedModel):
     label_tokens: Tensor
 
     def probabilities(self, texts: Sequence[str], place: str = "texts") -> NDArray[np.float64]:
-        """Return the probabilities of the labels, of shape (n, labels), in the order of the key `labels` of [train].
-
-        Args:
-            texts: Texts to classify.
-            place: Name of the texts for messages.
-        """
+        """Return the probabilities of the labels, of shape (n, labels), in the order of the key `labels` of [train]."""
         ids = prompts(texts, self.train, self.tokens, self.vocabulary, place)
         parts = torch.split(ids, self.train.physical_batch_size)
         with evaluation_mode(self.module) as device:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +13,7 @@ from dpcli.base.lazy import load
 from dpcli.file.toml.limits import read_bytes
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.plan.sources import HELD_OUT
-from dpcli.train.run.description import RUN_FILES, Description, description_in, require_stamp
+from dpcli.train.run.description import RUN_FILES, Description, description_in
 from dpcli.train.run.outcome import MODEL, PIPELINE
 from dpcli.train.trained.trained_model import place_of
 
@@ -53,7 +50,6 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
 
     description = description_in(os.fspath(run))
     description.require_unchanged(*RUN_FILES)
-    require_stamp(description)
     train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
     _require_code(train, description)
     build: Callable[[Train, Description], TrainedModel] = load(train.use)
@@ -72,8 +68,7 @@ def _require_code(train: Train, description: Description) -> None:
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
     digest = code_of(train.model, place).get("code_sha256")
     if ":" in train.model and digest in (None, trained):  # if there is no file, the import raises an error
-        with _from_source():
-            user(train.model, place)
+        user(train.model, place)
     if digest != trained:
         raise InputError(
             f"{description.folder}: {train.model}: expected the module with which the model was trained, found it changed: put the old "
@@ -81,26 +76,12 @@ def _require_code(train: Train, description: Description) -> None:
         )
 
 
-@contextlib.contextmanager
-def _from_source() -> Iterator[None]:
-    """Compile imported modules from their source within the block. A file in __pycache__ might contain other code."""
-    prefix = sys.pycache_prefix
-    with tempfile.TemporaryDirectory() as empty:
-        sys.pycache_prefix = empty
-        try:
-            yield
-        finally:
-            sys.pycache_prefix = prefix
-
-
 @dataclass(frozen=True, slots=True)
 class ModelEvaluation:
     """The metrics of a model on a source of data.
 
     Attributes:
-        description: Description of the run.
         metrics: Metrics, the most important one first.
-        source: Source of the data.
         declared: Whether the training file declares the data public.
     """
 
@@ -114,7 +95,6 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """Return the metrics of a run's model, the most important one first.
 
     Args:
-        run: Folder of the run.
         source: Source of labelled data: "digits", a file or module:function. None for the data that the training file declares public.
 
     Raises:

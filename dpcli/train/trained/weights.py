@@ -36,10 +36,8 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
     """Copy the weights of a run into a model that was built from the run's [train] table.
 
     Args:
-        model: Model to change.
         weights: Trained weights, by name.
         frozen: Digest of the frozen weights; None if nothing was frozen.
-        place: File of the weights, for messages.
 
     Raises:
         InputError: The model differs in names, shapes, types or frozen weights.

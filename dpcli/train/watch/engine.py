@@ -49,8 +49,6 @@ def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -
 
     Args:
         opacus_optimizer: Optimizer of Opacus. More noise than declared contradicts nothing.
-        noise_multiplier: Declared noise multiplier.
-        norm: Declared clipping norm.
     """
     if not opacus_optimizer.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):  # 1e-12: both may be rounded in the last digits
         return f"noise multiplier {opacus_optimizer.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
@@ -65,8 +63,6 @@ class MeasuredNoise:
 
     Attributes:
         opacus_optimizer: Opacus optimizer that adds the noise.
-        noise_multiplier: Declared noise multiplier.
-        norm: Declared clipping norm.
         squares: Sum of the squares of the noise by position of the parameter, in units of the declared variance.
         numbers: How many numbers each of these sums has.
         steps: In how many steps each parameter had a gradient.

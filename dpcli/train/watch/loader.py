@@ -127,9 +127,6 @@ class DrawnBatches(ABC):
     """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
-        records: Number of records of the loader.
-        rate: Declared sampling rate.
-        count: Number of batches so far.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
             `find_passes` updates it.
@@ -328,7 +325,6 @@ def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnB
     Args:
         scheme: Declared scheme; None if batches are not sampled.
         dataset_size: Declared number of records.
-        records: Number of records of the loader.
     """
     stated_rate = None if scheme is None else scheme.exact_rate(dataset_size)
     exact_rate = Fraction(1) if stated_rate is None else stated_rate

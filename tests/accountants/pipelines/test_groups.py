@@ -71,7 +71,7 @@ def test_more_records_cost_more_and_none_of_them_a_cliff(records: int, expected:
     assert expected <= upper(GAUSSIAN, "replace-one", records, 1e-6) <= expected * 1.0001
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_mixtures_of_hundreds_of_sums() -> None:
     """The reference is that of a lattice that shares no code: 9.374."""
     assert 9.3735 <= upper(MIXTURES, "zero-out", 21, 1.49e-5) <= 9.376

@@ -93,7 +93,7 @@ def parted(*entries: Entry) -> Pipeline:
     return Pipeline(replace(Privacy(Adjacency.ADD_REMOVE), delta=1e-5), (common, *inside))
 
 
-@pytest.mark.parametrize("files", by_tier(2, 6, None))
+@pytest.mark.parametrize("files", by_tier(2, 3, 6))
 def test_parts_cost_what_all_records_cost_with_the_dearest_part(files: int) -> None:
     """By every accountant, though which part is the dearest differs from one to another, and with delta."""
     seed = random.getrandbits(32)

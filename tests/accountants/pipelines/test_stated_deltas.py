@@ -89,7 +89,7 @@ def drawn(source: random.Random) -> tuple[Steps, Callable[[mp.mpf], mp.mpf]]:
     return steps, lambda at: fails + (1 - fails) * rest(at)
 
 
-@pytest.mark.parametrize("cases", by_tier(6, 12, 400))
+@pytest.mark.parametrize("cases", by_tier(4, 8, 400))
 def test_every_bound_is_on_its_side_of_the_truth(cases: int) -> None:
     """Both questions, by each accountant that sets the failure aside, and the grid, which does not."""
     seed = random.Random().randrange(2**32)

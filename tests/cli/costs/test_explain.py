@@ -186,6 +186,12 @@ def test_every_word_that_selects_keys_is_explained_with_them() -> None:
             assert f"\n  {name} (" in out and member.doc in out, (place.title, name)
 
 
+@of_each("name", ["", "  "])
+def test_an_empty_name_is_refused(name: str) -> None:
+    result = dpcli("explain", name)
+    assert (result.code, result.out) == (2, "") and "no explanation of ''" in result.err
+
+
 def test_a_word_that_means_nothing_is_refused() -> None:
     assert dpcli("explain", "qwxz").code == 2
 

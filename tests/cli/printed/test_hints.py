@@ -15,7 +15,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.cli import groups
 from dpcli.cli.main import cli
-from tests.cases import of_each
+from tests.cases import of_each, tiered
 from tests.cli.commands import commands
 from tests.command import ROOT, dpcli
 
@@ -121,16 +121,19 @@ def test_the_way_to_laplace_noise_that_is_told_is_one(tmp_path: Path) -> None:
 NOISE = "this is delta with the stated noise; to find the noise that meets epsilon = 3.0: dpcli "
 
 
-@pytest.mark.long
-@of_each(
+@pytest.mark.parametrize(
     "arguments",
-    [
-        (MNIST, "--group-size", "2"),
-        ("examples/disclosure.toml",),
-        ("--noise-multiplier", "2"),
-        ("--noise-multiplier", "2", "--steps", "3", "--dataset-size", "12345678", "--adjacency", "replace-one"),
-        ("--noise-multiplier", "2", "--steps", "3", "--sampling-rate", "0.01"),
-    ],
+    tiered(
+        [
+            ((MNIST, "--group-size", "2"),),
+            (("examples/disclosure.toml",),),
+            (("--noise-multiplier", "2"),),
+            (("--noise-multiplier", "2", "--steps", "3", "--dataset-size", "12345678", "--adjacency", "replace-one"),),
+            (("--noise-multiplier", "2", "--steps", "3", "--sampling-rate", "0.01"),),
+        ],
+        0,
+        2,
+    ),
 )
 def test_delta_at_an_epsilon_says_what_solves_for_noise_by_a_command_that_runs(arguments: tuple[str, ...]) -> None:
     _, said, command = " ".join(dpcli("account", *arguments, "--epsilon", "3").out.split()).partition(NOISE)

@@ -32,7 +32,7 @@ def people(database: Database) -> dict[str, Ledger]:
 def test_what_costs_nothing_is_limited_by_login_and_what_costs_is_not(people: dict[str, Ledger]) -> None:
     ada, sam, sue = people["ada"], people["sam"], people["sue"]
     seed = random.randrange(2**32)
-    costs = ["0"] * 3 + ["0.01"] * 6
+    costs = ["0", "1E-330", "9E-7", *["0.01"] * 6]
     random.Random(seed).shuffle(costs)
     for number, cost in enumerate(costs):
         charge(sam, f"sam {number}", cost)
@@ -41,7 +41,9 @@ def test_what_costs_nothing_is_limited_by_login_and_what_costs_is_not(people: di
     ) as refusal:
         charge(sam, "sam more", "0")
     assert "dpcli budget rate" in str(refusal.value) and "nothing more was written" in str(refusal.value), seed
-    charge(sam, "sam pays", "1E-300")
+    with pytest.raises(LedgerError, match="over the rate"):
+        charge(sam, "next to nothing", "0.00000099999999999999")
+    charge(sam, "sam pays", "0.000001")
     charge(sue, "sue", "0")  # whoever else is not held up
     ada.rate(4, "more")
     charge(sam, "sam more", "0")

@@ -471,8 +471,9 @@ def test_a_name_or_data_of_another_team_is_not_taken_twice(teams: Database) -> N
     url = teams.cluster.url(teams.name, "bob")
     with pytest.raises(LedgerError, match="the name belongs to a dataset that this login may not see; nothing was written"):
         init(url, "red", terms())
-    with pytest.raises(LedgerError, match="the data are registered under another name"):
-        init(url, "purple", replace(terms(), fingerprint=digest("red")))
+    for fingerprint in (digest("red"), digest("red").upper()):
+        with pytest.raises(LedgerError, match="the data are registered under another name"):
+            init(url, "purple", replace(terms(), fingerprint=fingerprint))
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import postgres_connection
 from dpcli.ledger.stores.places import init, open_store
-from dpcli.ledger.stores.postgres import PostgresStore, create
+from dpcli.ledger.stores.postgres import BUSY_SECONDS, PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
 from tests.ledger.conftest import Database
@@ -91,6 +91,13 @@ def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Da
         init(database.url, f"second of {milliseconds}", terms()).store.close()
         database.cluster.run(f"SELECT pg_terminate_backend({number}, 5000)")  # as the message says
     charge(writer, "run")
+
+
+def test_a_writer_that_stops_is_ended_before_those_who_wait_give_up(database: Database) -> None:
+    init(database.url, DATASET, terms()).store.close()
+    with closing(PostgresStore(database.url)) as store, store.writing(DATASET) as tail:
+        (limit,) = tail.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    assert limit.endswith("s") and 0 < int(limit[:-1]) < BUSY_SECONDS
 
 
 @pytest.mark.long

@@ -28,7 +28,6 @@ from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
 from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
 from dpcli.predict.prediction_session import AnswerCount
-from dpcli.predict.query_counts import Granted
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed.pmixed_files import MODULE, written
@@ -87,11 +86,11 @@ class Counted:
     def taken(self) -> int:
         return self.granted
 
-    def take(self, count: int = 1) -> Granted:
+    def take(self, count: int = 1) -> int:
         if self.granted + count > self.total:
             raise Denied("spent")
         self.granted += count
-        return Granted(self.granted - count, count, self.total)
+        return self.granted - count
 
 
 def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
@@ -484,7 +483,7 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
                 with pytest.raises(LedgerError, match="a copy of"):
                     fit(plan, outcome, resume=True)
                 continue
-            taken = queries_of(plan, fit(plan, outcome, resume=True).fit.session, outcome).take().first
+            taken = queries_of(plan, fit(plan, outcome, resume=True).fit.session, outcome).take()
             assert taken == 1 + (shard > 0)  # all of them are counted in one place
 
 

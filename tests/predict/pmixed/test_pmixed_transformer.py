@@ -13,11 +13,10 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.predict.pmixed.ensemble_fit import model_file
-from dpcli.predict.pmixed.fitted_models import fitted_models
 from dpcli.predict.pmixed.model_ensemble import Ensemble, ensemble
 from dpcli.predict.pmixed.pmixed_plan import plan_of
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
-from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
+from dpcli.predict.pmixed.shard_models import fitted_models, private_texts, shard_texts
 from tests.command import dpcli
 from tests.predict.pmixed.pmixed_files import HEAD
 from tests.predict.samples import working_folder

@@ -26,7 +26,6 @@ from dpcli.predict.decode import text_writer as write
 from dpcli.predict.decode.exact_draws import bernoulli_exp, geometric
 from dpcli.predict.decode.private_tokens import PARTS, LogitClipping, PrivateTurns, PublicTest
 from dpcli.predict.decode.text_writer import Writer
-from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SystemStream
 from tests.cases import of_each
 
@@ -200,11 +199,11 @@ class Counting:
     def taken(self) -> int:
         return self.used.count("charged")
 
-    def take(self, count: int = 1) -> Granted:
+    def take(self, count: int = 1) -> int:
         if self.taken() == self.total:
             raise Denied("none left")
         self.used.append("charged")
-        return Granted(self.taken(), count, self.total)
+        return self.taken()
 
 
 def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str], public: str) -> dict[Hashable, float]:

@@ -98,6 +98,7 @@ def seen_of(one: PricedQuery, totals: Totals) -> list[Step]:
 def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[str]:
     """What of it moved further than the mechanisms of the query are priced for; and laws that are not those that are priced."""
     found: list[str] = []
+    changed = 0  # choices whose scores move apart
     releases = list(one.releases)
     for kind, _, scale in (*old, *new):
         if kind == "draw" and scale != releases[-1].keys.get("scale", releases[-1].keys.get("sigma")):
@@ -112,11 +113,12 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
             found += _vector(release, before, after, law)
             releases.pop(0)
         elif kind in ("bounded-range", "permute-and-flip"):
-            _, reach, epsilon = law
+            choices, reach, epsilon = law
             moves = [b - a for a, b in zip(before, after, strict=True)]
             expected = "exponential" if kind == "bounded-range" else "permute-and-flip"
             if (release.type, release.keys["epsilon"]) != (expected, epsilon):
                 found.append(f"{kind} at {epsilon} is priced as {release.type} with {dict(release.keys)}")
+            changed += choices if max(moves) > min(moves) else 0
             if max(moves) - min(moves) > reach:
                 found.append(f"scores move apart by {max(moves) - min(moves)}, said: {reach}")
         elif kind == "sparse-vector":
@@ -128,8 +130,10 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
             found += _clustered(one, before, after, count=law)
         elif kind == "test":
             found += _test(one, before, after, law)
-    if kind in ("bounded-range", "permute-and-flip") and one.releases[0].steps != sum(each[2][0] for each in old):
-        found.append(f"{sum(each[2][0] for each in old)} choices, priced: {one.releases[0].steps}")
+    if kind in ("bounded-range", "permute-and-flip"):
+        made, priced = sum(each[2][0] for each in old), one.releases[0].steps
+        if changed > priced or made < priced or (made > priced and not one.query.by):
+            found.append(f"{made} choices, {changed} of which see the change, priced: {priced}")
     return found
 
 

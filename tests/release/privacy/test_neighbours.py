@@ -12,6 +12,7 @@ import pytest
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.measures import most_common, quantiles
 from dpcli.release.plugin import MEASURES
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
@@ -52,6 +53,23 @@ def breaches(
 )
 def test_nothing_moves_further_than_is_priced(seeds: range, tables: int, engine: DuckDB, tmp_path: Path) -> None:
     assert list(breaches(engine, seeds, tmp_path, tables=tables)) == []
+
+
+def test_every_measure_is_drawn_with_and_without_what_it_may_have(tmp_path: Path) -> None:
+    """A measure whose questions are all refused would never be searched."""
+    asked = {(measure, seed): drawn(measure, random.Random(seed), tmp_path) for measure in MEASURES for seed in range(8)}
+    assert {measure for (measure, _), one in asked.items() if one is not None} == set(MEASURES)
+    assert {measure for (measure, _), one in asked.items() if one is not None and one[0].query.by} >= {"quantile", "mode", "top-k"}
+
+
+@pytest.mark.parametrize(
+    "measure", [pytest.param(name, marks=[pytest.mark.long] * (name != "mode")) for name in ("mode", "top-k", "quantile")]
+)
+def test_keys_that_are_forgotten_are_seen(measure: str, engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that is replaced changes choices for the keys that it had and for those that it has."""
+    module = quantiles if measure == "quantile" else most_common
+    monkeypatch.setattr(module, "changed_keys", lambda query, setting: query.groups)
+    assert next(breaches(engine, range(600), tmp_path, (measure,)), None) is not None
 
 
 @pytest.mark.parametrize("limit", [pytest.param("max_groups", marks=pytest.mark.long), "max_rows"])

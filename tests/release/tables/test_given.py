@@ -392,7 +392,7 @@ def test_no_unit_of_a_relation_that_is_drawn_anew_counts_more_rows_than_it_may()
             assert all(sum(total.rows for key, total in found.items() if key[0] == unit) <= CAP for unit in units)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.needs("pyspark")
 def test_all_queries_see_the_same_rows_of_a_spark_frame_that_is_drawn_anew(spark_session: Any) -> None:
     """Java's random numbers are drawn anew each time that Spark reads the frame, unlike its own rand(), which has a fixed seed."""

@@ -13,7 +13,7 @@ from dpcli.train.engine.clip import Clip, Flat, PerLayer
 from dpcli.train.engine.pieces import Outer
 from dpcli.train.engine.sums import clipped_sums
 from dpcli.train.engine.vectorised import Looped, one_example
-from dpcli.train.isolation.rehearsal import norm as length
+from dpcli.train.isolation.checked_sums import norm as length
 from tests.cases import require_each
 
 

@@ -43,7 +43,7 @@ def refused(program: Program) -> None:
     assert re.search(program.refused, str(problem.value)), problem.value
 
 
-@pytest.mark.sampled(1, 2)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("part", range(24))
 def test_an_ordinary_program_trains_or_is_refused_for_its_reason(part: int) -> None:

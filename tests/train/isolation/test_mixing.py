@@ -18,7 +18,7 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation import rehearsal  # noqa: E402
+from dpcli.train.isolation import checked_sums  # noqa: E402
 from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
@@ -112,7 +112,7 @@ def require_each_refused(names: Iterable[str], books: Ledger, found: Callable[[s
 SELDOM = ("rare_record", "rare_magnitude", "mixup_now_and_then")
 
 
-@pytest.mark.sampled(1, 3)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("part", range(10))
 def test_a_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
     require_each_refused([name for name in models.MIXING if name not in SELDOM][part::10], books, run)
@@ -270,8 +270,8 @@ def test_after_the_first_steps_one_of_eight_is_compared_at_random(tmp_path: Path
     monkeypatch.chdir(tmp_path)
     records, engine = models.data(), ClippedGradients(Sleeper(), models.loss, Flat(1.0))
     compared: list[int] = []
-    alone = rehearsal.norm_alone
-    monkeypatch.setattr(rehearsal, "norm_alone", lambda *given: compared.append(engine.step) or alone(*given))
+    alone = checked_sums.norm_alone
+    monkeypatch.setattr(checked_sums, "norm_alone", lambda *given: compared.append(engine.step) or alone(*given))
     for _ in range(per_example.ALWAYS_CHECKED + 400):
         engine.checked(records, 3)
     first = [*range(1, per_example.ALWAYS_CHECKED + 1)]

@@ -1,0 +1,158 @@
+"""Engines of clipped sums whose program was checked, and the check of one record that they make in real steps.
+
+The gradient of one record is computed alone, and its norm is compared with its norm in the batch, unless the method differentiates each
+record alone anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from dpcli.base.errors import InputError
+from dpcli.train.engine.batches import Batch, form, size
+from dpcli.train.engine.choice import modes, tolerance_of
+from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
+from dpcli.train.engine.method import Loss, Method, per_example_losses, trained_parameters
+from dpcli.train.engine.pieces import PlainRows
+from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms, zero
+from dpcli.train.engine.vectorised import one_example
+from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, draws_like
+from dpcli.train.isolation.traced_program import Program, dense_embeddings
+from dpcli.train.torch_internals import tree_map
+
+BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
+
+
+@dataclass(slots=True)
+class CheckedSums(ABC):
+    """An engine that computes clipped sums of a program, after a rehearsal in which the program is checked.
+
+    Attributes:
+        mode: Modes of the modules at the last rehearsal; None before it.
+        program: Verdict of that rehearsal on the program.
+        form: Form of the records of that rehearsal.
+    """
+
+    model: nn.Module
+    loss: Loss
+    clip: Clip
+    mode: bytes | None = field(default=None, init=False)
+    program: Program | None = field(default=None, init=False)
+    form: object = field(default=None, init=False)
+
+    def __call__(self, batch: Batch) -> Sums:
+        """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
+        if not size(batch):
+            return zero(trained_parameters(self.model))
+        self.ready(batch)
+        return self.sums(batch)
+
+    def ready(self, batch: Batch) -> None:
+        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
+        if self.mode != modes(self.model) or self.form != form(batch):
+            self.rehearse(draws_like(batch))
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
+
+        Raises:
+            InputError: The norms of the two gradients differ, so the program combines records.
+        """
+        if not size(batch):
+            return self(batch)
+        self.ready(batch)
+        return sums_with_check(self, batch, row)
+
+    @property
+    def numbers(self) -> NumberKind:
+        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
+        return KINDS[0] if self.program is None else self.program.numbers
+
+    @property
+    @abstractmethod
+    def method(self) -> Method:
+        """Return the method of the sums. It processes one example at a time until the rehearsal."""
+
+    @abstractmethod
+    def sums(self, batch: Batch) -> Sums:
+        """Return the clipped sums of a batch that is not empty and for which there was a rehearsal."""
+
+    @abstractmethod
+    def rehearse(self, draw: Draw) -> None:
+        """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the method of computation in words."""
+
+
+def sums_with_check(engine: CheckedSums, batch: Batch, row: int) -> Sums:
+    """Return the sums of a batch, after a comparison of one example's gradient norm in the batch with its norm alone.
+
+    The comparison is skipped for a method that differentiates each example separately.
+
+    Args:
+        row: Row of the example in the batch. When it is processed alone, the example receives the random numbers that it drew in the batch.
+
+    Raises:
+        InputError: The two norms differ by more than rounding. The message does not reveal them.
+    """
+    if engine.method.isolates:
+        return engine(batch)
+    random = engine.program is None or engine.program.random
+    recording: AbstractContextManager[list[DrawnNumbers]] = recorded_draws(row, size(batch)) if random else nullcontext([])
+    with recording as draws:
+        sums = engine(batch)
+    if engine.method.isolates:  # an error on these records made the engine process one example at a time
+        return sums
+    example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
+    norm_in_batch, parts = float(sums.norms[row]), RECORD_PARTS if draws else RECORD_PARTS[:1]
+    if not any(agree(engine, norm_alone(engine, example, draws, part), norm_in_batch) for part in parts):
+        raise InputError(
+            "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
+            "mixes examples; this step was not released"
+        )
+    return sums
+
+
+def norm_alone(engine: CheckedSums, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
+    """Return the gradient norm of one example, computed alone and with the given random numbers."""
+    parameters = trained_parameters(engine.model)
+    with dense_embeddings(engine.model), replayed_draws(draws, part) if draws else nullcontext():
+        gradients = one_example(per_example_losses(engine.model, engine.loss, example, 1), parameters)
+    return norm(gradients, engine.clip, parameters)
+
+
+def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
+    """Return the gradient norm over all parameters. Large norms are computed in double precision, because squares may overflow."""
+    with torch.no_grad():
+        norms = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
+        single_precision_norm = math.hypot(*torch.stack(norms).tolist()) if norms else 0.0
+    if single_precision_norm < LARGE:
+        return single_precision_norm
+    return float(unclipped_norms((gradients, 1), clip, parameters)[0])
+
+
+def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
+    """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50.
+
+    Two norms that are not finite agree, and one agrees with a finite norm that is nearly as large as the largest number.
+    """
+    finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
+    if len(finite) < 2:
+        return not finite or finite[0] > BEYOND
+    coarsest = 0.0 if engine.program is None else engine.program.coarsest
+    tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
+    return abs(alone - norm_in_batch) <= tolerance * (max(finite) + 0.02 * engine.clip.bound)
