@@ -90,26 +90,26 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
     answered: dict[str, int] = {}  # the number of the entry that acknowledges a finding of an entry before it
-    found = set(map(visible_text, terms_problems))
+    earlier_findings = set(map(visible_text, terms_problems))
     computed = 0
     for entry in ledger.reread(state.head):
         if entry.kind == "propose":
             proposed[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in entry.content:
             notes += _lookalike_approver(proposed[entry.content["proposal"]], entry)
-        if entry.kind == "acknowledge" and entry.content["finding"] in found:
+        if entry.kind == "acknowledge" and entry.content["finding"] in earlier_findings:
             answered[str(entry.content["finding"])] = entry.row.seq
         if "caps" in entry.content and terms.mode != "declared":
             excess = tuple(_excess_of_caps(terms, entry))
             terms_problems += excess
-            found.update(map(visible_text, excess))
+            earlier_findings.update(map(visible_text, excess))
         if "cost" in entry.content:
             if progress is not None:
                 progress(computed, state.charges)
             computed += 1
             wrong = tuple(prices.problems_of(entry))
             problems += wrong
-            found.update(map(visible_text, wrong))
+            earlier_findings.update(map(visible_text, wrong))
     findings = (*terms_problems, *problems)
     still_open = tuple(finding for finding in findings if visible_text(finding) not in answered)
     acknowledged = tuple((finding, answered[text]) for finding in findings if (text := visible_text(finding)) in answered)
