@@ -81,8 +81,8 @@ def test_the_interval_by_a_lattice_in_long_doubles(kind: type[SampledGaussian], 
         coarse, fine = (log_delta_on_lattice(setting, bound.upper, cells) for cells in (CELLS, 2 * CELLS))
         exact = (4.0 * fine - coarse) / 3.0
         assert fine >= setting[-1] - 0.005, (seed, setting, bound, fine)  # the lattice's pair dominates
-        # A third of the difference remains where most of the mass lies within a cell or two. log delta falls by hundreds up to epsilon.
-        assert exact <= setting[-1] + 0.4 * (coarse - fine) + 0.005, (seed, setting, bound, coarse, fine)
+        # Where most of the mass lies within a cell or two, log delta may rise by the spacing. It falls by hundreds up to epsilon.
+        assert exact <= setting[-1] + (coarse - fine) + 0.005, (seed, setting, bound, coarse, fine)
 
 
 def log_delta_of_two(setting: Setting, epsilon: float) -> mp.mpf:
@@ -128,6 +128,7 @@ def test_two_steps_by_an_integral_over_one_of_them(kind: type[SampledGaussian]) 
         assert log_delta_of_two(setting, lower) >= setting[-1] >= log_delta_of_two(setting, upper), (seed, setting)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_delta_at_the_ends_is_about_what_was_asked(kind: type[SampledGaussian]) -> None:
     seed = secrets.randbits(32)
@@ -139,7 +140,7 @@ def test_delta_at_the_ends_is_about_what_was_asked(kind: type[SampledGaussian]) 
     assert log_delta_between(losses, bound.upper, setting[-1])[0] <= setting[-1], (seed, setting)
 
 
-@pytest.mark.parametrize("log_delta", [-306.0, -480.0, -690.0])
+@pytest.mark.parametrize("log_delta", by_tier(-306.0, -480.0, -690.0))
 def test_parts_of_two_kinds(log_delta: float) -> None:
     """Two kinds of equal steps cost what one kind of as many steps does, and a weaker kind costs less."""
     mu, rate = 0.5, 1e-4

@@ -64,16 +64,13 @@ MOST_CELLS = 1 << 19  # most cells of the fine lattice
 MOST_POINTS = 1 << 21  # most points of a transform
 ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
 MOST_WORK, SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
-DEVIATIONS, ORDER, NEGLIGIBLE = (
-    10.0,
-    9.0,
-    -32.0,
-)  # window in standard deviations, and the order and aim of Chernoff's bound on the rest
+# Half of a window in standard deviations, the order of Chernoff's bound on the rest in their inverse, and log of the rest.
+DEVIATIONS, ORDER, NEGLIGIBLE = 10.0, 9.0, -32.0
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
-LIKELY = 0.2  # epsilon is searched within this share of its estimate
+LIKELY, CLOSE = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
 
 
-class SampledLoss(Protocol):
+class RisingLoss(Protocol):
     """The loss of a Gaussian step on a Poisson sample, which increases with the outcome."""
 
     mixture: Mixture
@@ -88,10 +85,10 @@ class SampledLoss(Protocol):
         ...
 
 
-Steps = Sequence[tuple[SampledLoss, int]]
+Steps = Sequence[tuple[RisingLoss, int]]
 
 
-class Cells(NamedTuple):
+class StepCells(NamedTuple):
     """A step's losses on a lattice. Cell i lies between the losses (start + i) spacing and (start + i + 1) spacing.
 
     log_mass, share: logarithms of the P-masses, and the shares of them at the upper ends. slip: a bound on how far a loss was moved by
@@ -121,7 +118,7 @@ class Cells(NamedTuple):
         return Lattice(tilt, self.spacing, self.start + first, weights, top + math.log(total), 0.0, crumbs, 0.0)
 
 
-def cells_of(loss: SampledLoss, farthest: float, spacing: float, start: int, size: int) -> Cells:
+def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size: int) -> StepCells:
     """Return the cells with the outcomes |x| <= farthest, whose losses lie between start * spacing and (start + size) * spacing."""
     reach = loss.mixture.reach
     length = PANEL / (farthest + reach)
@@ -150,11 +147,11 @@ def cells_of(loss: SampledLoss, farthest: float, spacing: float, start: int, siz
     rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
     raised = MASS_ERROR - rounding / math.expm1(-spacing)
     slip = rounding + 2.0 * raised * math.expm1(spacing)
-    return Cells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
+    return StepCells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
 
 
-class Division(NamedTuple):
-    """What the coarse lattice shows at one epsilon.
+class TermPlan(NamedTuple):
+    """A choice of the cut and of the terms that are computed, for one epsilon.
 
     cut: index of the first large cell. numbers, tilts: for each term, how many losses of each kind of step are large, and its tilt.
     omitted: the tilts of the other terms, and logarithms of Chernoff's bounds on them without the factor e^{-t epsilon}.
@@ -166,7 +163,7 @@ class Division(NamedTuple):
     omitted: tuple[Array, Array]
 
 
-class Survey:
+class CoarseSurvey:
     """The coarse lattices of all kinds of steps, with the CGFs of their small and large parts at many tilts and cuts."""
 
     def __init__(self, steps: Steps, log_delta: float, farthest: float) -> None:
@@ -176,7 +173,7 @@ class Survey:
         self.start = math.floor(low / spacing)
         self.size = math.ceil(high / spacing) - self.start
         self.largest = high * sum(n for _, n in steps)
-        self.cells: list[tuple[Cells, int]] = []
+        self.cells: list[tuple[StepCells, int]] = []
         self.tilts: Array = np.geomspace(1.0 / self.largest, -STEEPEST * log_delta / high, TILTS)
         losses: Array = spacing * (self.start + np.arange(self.size))
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
@@ -190,8 +187,8 @@ class Survey:
             small, large = self._cgfs(cells, losses)
             most = min(n, MOST_LARGE)
             k = np.arange(most + 1.0)[:, None, None]
-            log_choose = np.concatenate(([0.0], np.cumsum(np.log((n - k[:-1, 0, 0]) / (k[:-1, 0, 0] + 1.0)))))
-            rows = log_choose[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
+            log_ways = np.array([math.log(math.comb(n, j)) for j in range(most + 1)])
+            rows = log_ways[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
             numbers.append([*range(most + 1)])
             if n > most:
                 ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
@@ -205,7 +202,7 @@ class Survey:
             table = (table[:, None] + rows[None]).reshape(-1, *table.shape[1:])
         self._table = table + np.array([log_peak(t) for t in self.tilts.tolist()])[:, None]
 
-    def _cgfs(self, cells: Cells, losses: Array) -> tuple[Array, Array]:
+    def _cgfs(self, cells: StepCells, losses: Array) -> tuple[Array, Array]:
         """Return K of the small part and of the large part, of shape (tilts, cuts)."""
         t = self.tilts[:, None]
         hold(6.0 * len(t) * len(losses))
@@ -235,8 +232,8 @@ class Survey:
         root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=1e-6)
         return math.exp(root[1])
 
-    def divide(self, epsilon: float, log_delta: float) -> Division | None:
-        """Return the division with the fewest terms, or None if there would be more than MOST_TERMS."""
+    def plan(self, epsilon: float, log_delta: float) -> TermPlan | None:
+        """Return the plan with the fewest terms, or None if there would be more than MOST_TERMS."""
         bounds = self._chernoff(epsilon)
         totals = np.logaddexp.reduce(bounds, axis=0)
         kept = bounds > log_delta + OMITTED
@@ -244,12 +241,12 @@ class Survey:
         terms = np.where((kept & ~counted[:, None]).any(axis=0), np.inf, kept.sum(axis=0))
         terms = np.where(totals <= float(totals.min()) + AS_GOOD, terms, np.inf)
         best = int(np.lexsort((totals, terms))[0])
-        if not terms[best] <= MOST_TERMS:
+        if not 0 < terms[best] <= MOST_TERMS:
             return None
         at = (self._table[:, :, best] - self.tilts * epsilon).argmin(axis=1)
         tilts, rows = self.tilts[at], np.flatnonzero(kept[:, best])
         others = np.flatnonzero(~kept[:, best])
-        return Division(
+        return TermPlan(
             int(self.cuts[best]),
             [self.numbers[i] for i in rows.tolist()],
             tilts[rows].tolist(),
@@ -284,18 +281,11 @@ class LargeLosses:
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
-        ends = []
-        for side in (0, 1):
-            low, high = bracket_root(
-                lambda e: self.log_delta(e)[side] - log_delta,  # noqa: B023
-                (1.0 - LIKELY) * near,
-                (1.0 + LIKELY) * near,
-                rtol=1e-11,
-            )
-            ends.append((low, high))
-        lower, upper = ends[0][0], ends[1][1]
-        proved = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
-        return (lower if proved[0] else 0.0), (upper if proved[1] else math.inf)
+        first, last = (1.0 - LIKELY) * near, (1.0 + LIKELY) * near
+        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, first, last, rtol=CLOSE)[0]
+        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=CLOSE)[1]
+        is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
+        return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
 
 def _beyond(curve: GridCurve, epsilon: float) -> float:
@@ -338,7 +328,7 @@ def _log_lower(curve: GridCurve, epsilon: float) -> float:
     return lattice.log_scale - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
 
 
-def _parts(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int], tilt: float) -> list[tuple[Lattice, int]]:
+def _parts(cells: Sequence[tuple[StepCells, int]], cut: int, numbers: Sequence[int], tilt: float) -> list[tuple[Lattice, int]]:
     """Return the lattices of one term, with how often each is added. numbers: how many losses of each kind are large."""
     parts = []
     for (each, n), k in zip(cells, numbers, strict=True):
@@ -366,7 +356,9 @@ def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, fl
     return low, high, below + above
 
 
-def _curve(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int], tilt: float, epsilon: float) -> GridCurve | None:
+def _curve(
+    cells: Sequence[tuple[StepCells, int]], cut: int, numbers: Sequence[int], tilt: float, epsilon: float
+) -> GridCurve | None:
     """Return the curve of one term, or None if it would need too many points."""
     parts = _parts(cells, cut, numbers, tilt)
     low, high, outside = _window(parts, epsilon)
@@ -380,14 +372,14 @@ def _curve(cells: Sequence[tuple[Cells, int]], cut: int, numbers: Sequence[int],
     return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways, dispersion=dispersion), outside, 0.0)
 
 
-def _refinement(survey: Survey, division: Division, epsilon: float) -> int:
+def _refinement(survey: CoarseSurvey, plan: TermPlan, epsilon: float) -> int:
     """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0."""
     ranges = []
-    for numbers, tilt in zip(division.numbers, division.tilts, strict=True):
-        low, high, _ = _window(_parts(survey.cells, division.cut, numbers, tilt), epsilon)
+    for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
+        low, high, _ = _window(_parts(survey.cells, plan.cut, numbers, tilt), epsilon)
         ranges.append((high - low) / survey.spacing)
     steps = sum(n for _, n in survey.cells)
-    spacing = math.sqrt(WIDTH * epsilon / ((max(division.tilts) + 1.0) * steps))
+    spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
     work = len(survey.cells) * survey.size * (8.0 + 4.0 * len(ranges)) + 4.0 * math.fsum(ranges)
     most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(SHARE * remaining(), MOST_WORK) / work)
     return min(math.ceil(survey.spacing / spacing), int(most)) if most < math.inf else 0
@@ -400,7 +392,7 @@ def large_losses(
 
     epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
     """
-    steps: list[tuple[SampledLoss, int]] = [(loss, n) for loss, n in losses if hasattr(loss, "cut")]  # type: ignore[misc]
+    steps: list[tuple[RisingLoss, int]] = [(loss, n) for loss, n in losses if hasattr(loss, "cut")]  # type: ignore[misc]
     count = sum(n for _, n in steps)
     if len(steps) < len(losses) or math.prod(min(n, MOST_LARGE) + 2 for _, n in steps) > MOST_NUMBERS:
         return None
@@ -408,30 +400,30 @@ def large_losses(
     survey = None
     for _ in range(2 if epsilon is not None else 1):
         farthest = reach + math.sqrt(2.0 * (math.log(2.0 * count) - log_delta - LEFT_OUT))
-        survey = Survey(steps, log_delta, farthest)
+        survey = CoarseSurvey(steps, log_delta, farthest)
         if epsilon is not None:
             log_delta = min(log_delta, survey.log_delta(epsilon))
     assert survey is not None
     near = survey.epsilon(log_delta) if epsilon is None else epsilon
-    division = survey.divide(near, log_delta) if near > 0.0 else None
-    if division is None:
+    plan = survey.plan(near, log_delta) if near > 0.0 else None
+    if plan is None:
         return None
-    finer = _refinement(survey, division, near)
+    finer = _refinement(survey, plan, near)
     if not finer:
         return None
     cells = [(cells_of(loss, farthest, survey.spacing / finer, survey.start * finer, survey.size * finer), n) for loss, n in steps]
     curves: list[GridCurve] = []
-    for numbers, tilt in zip(division.numbers, division.tilts, strict=True):
-        curve = _curve(cells, division.cut * finer, numbers, tilt, near)
+    for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
+        curve = _curve(cells, plan.cut * finer, numbers, tilt, near)
         if curve is None:
             return None
         curves.append(curve)
     bounds = LargeLosses(
         terms=curves,
-        omitted=division.omitted,
+        omitted=plan.omitted,
         log_lost=math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2,
         slip=math.fsum(n * each.slip for each, n in cells),
         log_error=count * 2.0 * MASS_ERROR,
-        t=max(zip((_log_upper(curve, near) for curve in curves), division.tilts, strict=True))[1],
+        t=max(zip((_log_upper(curve, near) for curve in curves), plan.tilts, strict=True))[1],
     )
     return bounds, near

@@ -22,8 +22,8 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.cases import by_tier
 
 MORE = 1.001
-# Below it, few sampled steps may have no certified interval: `exact` refuses some, and the grid then gives up. What is printed then is an
-# upper bound of moments, which may be far above its neighbour's.
+# Below it, sampled Gaussian steps beside other noise may have no certified interval: `exact` refuses some, and the grid then gives up. What
+# is printed then is an upper bound of moments, which may be far above its neighbour's.
 LEAST_DELTA = 1e-100
 
 
