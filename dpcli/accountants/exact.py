@@ -119,7 +119,7 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
         from dpcli.numerics.contour.outcomes import Outcomes
 
         outcomes = loss.outcomes()
-        if not isinstance(outcomes, Outcomes):
+        if not isinstance(outcomes, Outcomes) or not len(outcomes.log_ratio):
             return None
         top = int(np.argmax(outcomes.log_ratio))
         ratio, reference = float(outcomes.log_ratio[top]), float(outcomes.log_reference[top])
