@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.data_source import Column
+from dpcli.release.engines.dialects import DuckDBSql
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.source_table import Values
-from dpcli.release.expressions.scalars import Layers
+from dpcli.release.expressions.scalars import Layers, Term
 from dpcli.release.expressions.sql_grammar import Expressions
 from tests.cases import of_each
 from tests.release import expressions_drawn as drawn
@@ -51,6 +53,15 @@ def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, 
     for number, each in enumerate(asked):
         for key, row in kept.items():
             assert same(found[key][number], each.value(row)), (seed, place, each.sql, row, found[key][number], each.value(row))
+
+
+def test_a_server_writes_a_date_as_text_as_every_engine_does(tmp_path: Path, release_cluster: Any) -> None:
+    rows = [{"id": number, "d": day} for number, day in enumerate(drawn.DAYS)]
+    source = source_of("postgres", Table({"id": "integer", "d": "date"}, rows), tmp_path, release_cluster, None)
+    for style in ("SQL", "German", "Postgres"):
+        styled = replace(source, url=f"{source.url}&options=-c%20DateStyle%3D{style}")
+        found = evaluated("postgres", styled, tmp_path, ["cast(d as text)"])
+        assert found == {row["id"]: (row["d"] and row["d"].isoformat(),) for row in rows}
 
 
 def same(left: Any, right: Any) -> bool:
@@ -118,6 +129,7 @@ REFUSED = {
     "least(name, 'a') = 'a'": "numbers or dates",
     "least(vip, true)": "numbers or dates",
     "greatest(age, born) = 1": "one type",
+    "greatest(age) = 1": "at least two values",
     "abs(name) = 1": "integer or decimal",
     "floor(paid, 1) = 1": "floor",
     "round(paid) = 1": "round",
@@ -186,6 +198,31 @@ def test_all_else_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(InputError, match=r"^(query\[0\]\.where|source\.columns\.\w+\.expression): expected ") as caught:
         Expressions(COLUMNS).condition(text, "query[0].where")
     assert REFUSED[text].lower() in str(caught.value).lower() and len(str(caught.value)) < 400
+
+
+@of_each("wrapped", ["abs({})", "cast(cast({} = 1 as text) = 'true' as bigint)", "cast({} = 1 as integer)"])
+def test_an_expression_in_many_others_is_written_once(wrapped: str) -> None:
+    text, columns = "age", {"age": Column(type="integer"), "c0": Column(type="integer", expression="age")}
+    for number in range(1, 8):
+        text = wrapped.format(text)
+        columns[f"c{number}"] = Column(type="integer", expression=f"c{number - 1} + c{number - 1} * c{number - 1}")
+    for expression in (text, "c7"):
+        table = Counting()
+        layers = Layers(DuckDBSql(), table)
+        sql = Expressions(columns).scalar(expression, "where").write(layers).sql
+        assert table.written == ["age"]
+        assert len(layers.over("rows")) + len(sql) < 4_000
+
+
+class Counting:
+    """A table whose columns have their declared types, and the names that were asked for."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def term(self, name: str, layers: Layers) -> Term:
+        self.written.append(name)
+        return Term(name)
 
 
 def test_every_node_of_the_grammar_says_which_parts_it_may_have() -> None:

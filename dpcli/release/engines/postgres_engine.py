@@ -28,6 +28,7 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Only the server's own operators and functions are used. Others could add better matching ones to a schema in which they may write.
 OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
 PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"  # a backslash in a text literal is an ordinary character
+ISO_DATES = "SET LOCAL DateStyle = ISO"  # otherwise the server or the role decides how a date is written as text
 # The relations of every kind that can be read with this name, or with this schema.name. Exact names come first.
 TABLES = (
     "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -76,7 +77,7 @@ class Postgres(SqlEngine):
         name = self.table.table or ""
         if "\0" in name:
             raise InputError("source.table: expected a name without NUL")
-        for setting in (SNAPSHOT, PLAIN_TEXT):
+        for setting in (SNAPSHOT, PLAIN_TEXT, ISO_DATES):
             self._rows(setting)
         if self._rows("SHOW server_encoding") != [("UTF8",)]:
             raise InputError(f"{self.place}: expected a database in the encoding UTF8")

@@ -45,11 +45,13 @@ class Layers:
 
     Attributes:
         names: The names of each layer, by the SQL that they stand for.
+        computed: The computed columns that have been written, by their names.
     """
 
     dialect: Dialect
     columns: Columns
     names: list[dict[str, str]] = field(default_factory=list)
+    computed: dict[str, Term] = field(default_factory=dict)
 
     def bind(self, term: Term) -> Term:
         """Return a name for a term, so that it can be used several times and is computed once. Equal terms get one name."""
@@ -57,6 +59,12 @@ class Layers:
             self.names.append({})
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")
         return Term(name, term.depth + 1)
+
+    def compute(self, name: str, scalar: Scalar) -> Term:
+        """Return the computed column with this name, which is written at its first use."""
+        if name not in self.computed:
+            self.computed[name] = self.bind(scalar.write(self))
+        return self.computed[name]
 
     def over(self, base: str) -> str:
         """Return an item of a FROM clause that defines every bound name over the item `base`."""
@@ -185,6 +193,21 @@ def first_true(conditions: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar
     return Scalar(type_, write)
 
 
+def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
+    """Return a function that uses its argument several times. The argument is written once, as nested repetition grows exponentially."""
+
+    def write(layers: Layers) -> Term:
+        name = layers.bind(value.write(layers))
+        return function(Scalar(value.type, lambda _: name)).write(layers)
+
+    return Scalar(type_, write)
+
+
+def choice_by_truth(condition: Scalar, if_true: Scalar, if_false: Scalar) -> Scalar:
+    """Return one of two values of one type by whether a condition is true or false; null if it is unknown."""
+    return reusing(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
+
+
 def change_case(value: Scalar, upper: bool) -> Scalar:
     """Return a text with its ASCII letters in upper or lower case. Engines and their versions disagree about all other letters."""
     lower_letters, upper_letters = literal(LOWER, "text"), literal(UPPER, "text")
@@ -217,8 +240,12 @@ def absolute(value: Scalar) -> Scalar:
     """Return the absolute value of a number. That of the least integer of 64 bits is null, as it does not fit into them."""
     if value.type == "decimal":
         return compose("decimal", "abs({0})", value)
-    is_negative = compose("boolean", "({0} < {1})", value, integer(0))
-    return first_true([is_negative], [whole_arithmetic("-", integer(0), value), value])
+
+    def of_whole(number: Scalar) -> Scalar:
+        is_negative = compose("boolean", "({0} < {1})", number, integer(0))
+        return first_true([is_negative], [whole_arithmetic("-", integer(0), number), number])
+
+    return reusing("integer", value, of_whole)
 
 
 def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
@@ -250,7 +277,7 @@ def date_part(part: DatePartName, value: Scalar) -> Scalar:
 def text_of(value: Scalar) -> Scalar:
     """Return an integer, a boolean or a date as a text: its digits, true or false, or YYYY-MM-DD."""
     if value.type == "boolean":
-        return first_true([value, negation(value)], [literal("true", "text"), literal("false", "text")])
+        return choice_by_truth(value, literal("true", "text"), literal("false", "text"))
     return _by_dialect("text", lambda dialect, sql: dialect.cast(sql, "text"), value)
 
 

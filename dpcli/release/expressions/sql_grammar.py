@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from dpcli.release.expressions.scalars import (
     absolute,
     change_case,
     character_count,
+    choice_by_truth,
     column,
     common_type,
     compose,
@@ -66,10 +67,12 @@ class Expressions:
     Attributes:
         columns: Declared columns by name.
         within: Names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
+        computed: Computed columns that have been read. Each is read once, however many others use it.
     """
 
     columns: Mapping[str, Column]
     within: tuple[str, ...] = ()
+    computed: dict[str, Scalar] = field(default_factory=dict)
 
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
@@ -98,15 +101,18 @@ class Expressions:
             raise InputError(f'{key}: expected a column of [source.columns], found "{name}"{hint and f" ({hint})"}')
         if declared.expression is None:
             return column(name, declared.type)
+        if name in self.computed:
+            return self.computed[name]
         if name in self.within:
             raise InputError(f'{key}: expected columns that are computed from others, found "{name}" computed from itself')
         expression_key = f"source.columns.{name}.expression"
-        scalar = Expressions(self.columns, (*self.within, name)).scalar(declared.expression, expression_key)
+        scalar = Expressions(self.columns, (*self.within, name), self.computed).scalar(declared.expression, expression_key)
         if declared.type == "decimal" and scalar.type == "integer":
-            return to_decimal(scalar)
+            scalar = to_decimal(scalar)
         if scalar.type != declared.type:
             raise InputError(f"{expression_key}: expected type {declared.type}, as declared, found {scalar.type}")
-        return scalar
+        self.computed[name] = Scalar(scalar.type, lambda layers: layers.compute(name, scalar))
+        return self.computed[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +285,7 @@ def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _truth_as_integer(value: Scalar) -> Scalar:
-    return first_true([value, negation(value)], [integer(1), integer(0)])
+    return choice_by_truth(value, integer(1), integer(0))
 
 
 def _date_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -344,6 +350,8 @@ def _extreme_reader(function: str) -> Read:
 
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         values = reader.comparable(node, node.this, *node.expressions)
+        if len(values) < 2:
+            raise reader.refusal(node, f"at least two values in {function}")  # Spark refuses one
         if values[0].type not in (*NUMBERS, "date"):
             raise reader.refusal(node, f"numbers or dates in {function}")
         return _of_common_type(function, values)
