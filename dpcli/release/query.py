@@ -92,7 +92,7 @@ class Query:
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # whether the answer has keys without `by`, such as bins or the values of a column
     counts_rows: ClassVar[bool] = True  # whether the rows of a unit add up, so that max_rows is needed
-    undeclared: ClassVar[str] = ""  # clause for messages that says how to ask about undeclared values; "" if it is impossible
+    undeclared: ClassVar[str] = ""  # clause for messages that says how to ask about undeclared keys of `by`; "" if it is impossible
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
@@ -146,10 +146,6 @@ class Query:
         if (self.keyed or self.by) and self.max_groups is None:
             yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
 
-    def declared_or_otherwise(self) -> str:
-        """Return what is expected of a column whose values are the keys of the answer, for messages."""
-        return f"{DECLARED}, or {self.undeclared}" if self.undeclared else DECLARED
-
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield (key, column) for each column that the query names."""
         yield from ((("by", position), name) for position, name in enumerate(self.by))
@@ -167,15 +163,17 @@ class Query:
         return False
 
     def key_problems(self, source: Source) -> Iterator[Problem]:
-        """Yield the problems of the columns of `by`: undeclared keys, or keys of a type that cannot be shown."""
+        """Yield the problems of the columns of `by`: a repeated column, undeclared keys, or keys of a type that cannot be shown."""
         for position, name in enumerate(self.by):
             column, place = source.columns.get(name), ("by", position)
             if column is None:
                 continue  # `needs` reports it
+            if name in self.by[:position]:
+                yield place, "different columns", f'"{name}" again'
             if self.shows_keys:
                 yield from shown_problems(column, name, place)
             elif not column.declares_keys:
-                yield place, self.declared_or_otherwise(), f'"{name}", whose undeclared keys would reveal who is in the data'
+                yield place, declared_or(self.undeclared), f'"{name}", whose undeclared keys would reveal who is in the data'
 
     @property
     def rows(self) -> int:
@@ -254,6 +252,11 @@ class NoisyQuery(Query):
         if "non-negative" in self.postprocess and self.may_be_negative(source):
             yield ("postprocess",), "non-negative only if the exact answer is never below 0", "an answer that may be below 0"
         yield from self.key_problems(source)
+
+
+def declared_or(otherwise: str) -> str:
+    """Return what is expected of a column whose values are keys, for messages. otherwise: another way to ask; "" if there is none."""
+    return f"{DECLARED}, or {otherwise}" if otherwise else DECLARED
 
 
 def rows_words(rows: int) -> str:

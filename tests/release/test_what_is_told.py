@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Total
+from dpcli.release.documents.release import plan_document, statement
 from dpcli.release.documents.stability import document
 from dpcli.release.noise import selection
 from dpcli.release.query_entries import PricedQuery
@@ -62,6 +63,15 @@ def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: 
     far = 10 + secrets.randbelow(90)
     most, more = (one(tmp_path, {**table, "max_groups": groups}) for groups in (min(keys, far), far))
     assert most.releases == more.releases and most.query.aggregation(most.setting) == more.query.aggregation(more.setting)
+
+
+def test_the_number_of_choices_is_told_beside_their_epsilon(tmp_path: Path) -> None:
+    """An epsilon of one choice alone would be read as that of the query."""
+    table = {"name": "q", "measure": "top-k", "column": "city", "top": 2, "by": ["state"], "epsilon": 1.0, "max_rows": 1}
+    for groups, steps in ((1, 2), (9, 4)):
+        found = plan(tmp_path, {**table, "max_groups": groups})
+        told = f"(epsilon {1.0 / steps:g}, steps {steps})"
+        assert told in str(plan_document(found)) and told in statement(found, ())
 
 
 def test_no_number_of_contributions_is_asked_for_where_queries_bound_them(tmp_path: Path) -> None:

@@ -292,11 +292,13 @@ def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
 
 
 def _mechanism_words(release: QueryRelease) -> str:
-    """Return a mechanism with its keys, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
+    """Return a mechanism with its keys and its steps, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
     for name, value in release.keys.items():
         text = parameter(name, value) if isinstance(value, float) else str(value)
         keys.append(f"{name} {text}")
+    if release.steps > 1:
+        keys.append(f"steps {release.steps:,}")
     words = f"{release.type} ({', '.join(keys)})"
     return f"{release.suffix}: {words}" if release.suffix else words
 

@@ -218,7 +218,7 @@ class ThresholdQuery(Query):
             if key != ("max_groups",) or self.column is not None:
                 yield key, expected, wrong
         if self.column is not None:
-            yield from choice_problems(self, source, self.column)
+            yield from choice_problems(source, self.column)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         laws = self.laws(setting)

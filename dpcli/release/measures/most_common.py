@@ -14,7 +14,7 @@ from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
+from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, declared_or, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
+TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
 OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 
@@ -91,7 +92,7 @@ class TopQuery(ChoiceQuery):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
-        yield from choice_problems(self, source, self.column)
+        yield from choice_problems(source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
             return  # the number of values in the file is checked when the query is answered
@@ -119,10 +120,13 @@ class TopQuery(ChoiceQuery):
         return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
 
 
-def choice_problems(query: Query, source: Source, column: str) -> Iterator[Problem]:
-    """Yield a problem if a query chooses among the values of a column and these are not declared."""
+def choice_problems(source: Source, column: str, otherwise: str = "") -> Iterator[Problem]:
+    """Yield a problem if a query chooses among the values of a column and these are not declared.
+
+    otherwise: clause for the message that says how to ask about undeclared values; "" if it is impossible.
+    """
     if column in source.columns and not source.columns[column].declares_keys:
-        yield ("column",), query.declared_or_otherwise(), f'"{column}", whose undeclared values would reveal who is in the data'
+        yield ("column",), declared_or(otherwise), f'"{column}", whose undeclared values would reveal who is in the data'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +142,6 @@ class ModeQuery(ChoiceQuery):
         {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
         {"column": "city", "by": ["state"], "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
     )
-    undeclared: ClassVar[str] = 'method = "propose-test-release" in the query, which answers if the lead is large'
 
     measure: Annotated[str, MEASURE] = "mode"
     method: Annotated[
@@ -162,7 +165,7 @@ class ModeQuery(ChoiceQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
         if not self.tests:
-            yield from choice_problems(self, source, self.column)
+            yield from choice_problems(source, self.column, "" if self.by else TEST)
         elif self.column in source.columns:
             yield from shown_problems(source.columns[self.column], self.column, ("column",))
 

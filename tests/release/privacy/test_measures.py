@@ -99,6 +99,24 @@ def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: di
     assert {key for key in re.findall(r'(\w+) = "', said) if key != "domain_file"} <= keys
 
 
+@of_each("column, by", [("city", ["name"]), ("name", ["city"])])
+def test_a_mode_by_keys_is_not_advised_to_be_tested(column: str, by: list[str]) -> None:
+    """What is advised would be refused in turn."""
+    tables = document({"name": "q", "measure": "mode", "column": column, "by": by, "epsilon": 0.5, "max_groups": 1, "max_rows": 1})
+    with pytest.raises(InvalidFile, match=r"domain = \[") as found:
+        parse(text_of(tables), "file.toml")
+    assert "propose-test-release" not in str(found.value)
+
+
+@of_each(
+    "query", [{"measure": "count"}, {"measure": "quantile", "column": "age"}, {"measure": "top-k", "column": "city", "top": 1}]
+)
+def test_a_column_is_a_key_once(query: Mapping[str, Any]) -> None:
+    tables = document({"name": "q", "by": ["state", "state"], "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    with pytest.raises(InvalidFile, match='different columns, found "state" again'):
+        parse(text_of(tables), "file.toml")
+
+
 @of_each(
     "query, least",
     [
