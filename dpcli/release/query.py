@@ -170,9 +170,9 @@ class Query:
                 continue  # `needs` reports it
             if name in self.by[:position]:
                 yield place, "different columns", f'"{name}" again'
-            if self.shows_keys:
-                yield from shown_problems(column, name, place)
-            elif not column.declares_keys:
+            of_type = tuple(shown_problems(column, name, place))
+            yield from of_type
+            if not (of_type or self.shows_keys or column.declares_keys):
                 yield place, declared_or(self.undeclared), f'"{name}", whose undeclared keys would reveal who is in the data'
 
     @property
@@ -272,7 +272,7 @@ def error_text(release: QueryRelease, confidence: float) -> str:
 
 
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
-    """Yield a problem if the type of a column does not permit keys that are taken from the data."""
+    """Yield a problem if the type of a column does not permit its values as keys."""
     if column.type not in KEY_TYPES:
         *types, last_type = KEY_TYPES
         yield place, f"a column of type {', '.join(types)} or {last_type} as a key", f'"{name}", which is {column.type}'

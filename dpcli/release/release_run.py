@@ -237,8 +237,8 @@ def require_ready(plan: ReleasePlan) -> None:
     require_source(plan.source, plan.path, aggregations, plan.window, plan.given)
     for priced, aggregation in zip(plan.queries, aggregations, strict=True):
         # Each answer is computed on no data, so that an error that does not depend on the data comes before the charge.
-        priced.query.answer(priced.setting, totals_of((), aggregation))
         priced.query.expected_error(priced.setting)
+        priced.query.answer(priced.setting, totals_of((), aggregation))
 
 
 def call_quietly(action: Callable[[], Result], place: str, charge: str) -> Result:

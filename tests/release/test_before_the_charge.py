@@ -11,6 +11,7 @@ import pytest
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger.stores.places import init
+from dpcli.release.documents.release import plan_document
 from dpcli.release.release_plan import plan_of, require_expressions
 from dpcli.release.release_run import release
 from tests.cases import of_each
@@ -37,6 +38,7 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any
         {},
     ),
     "more values than there are": ({"measure": "top-k", "column": "city", "top": 5, **LIMITS}, {}, {}),
+    "more values than a file has": ({"measure": "top-k", "column": "city", "top": 5, **LIMITS}, FILED, {}),
     "a matrix of another width": ({"measure": "linear", "by": ["city"], "matrix": [[1, 1]], **LIMITS}, FILED, {}),
     "a domain file that is not there": ({"by": ["town"], **LIMITS}, {"town": {"type": "text", "domain_file": "none.txt"}}, {}),
     "a confidence that no table tells": (
@@ -77,6 +79,12 @@ def refused(folder: Path, *wrong: Mapping[str, Any]) -> str:
 def test_it_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> None:
     message = refused(tmp_path, *WRONG[wrong])
     assert 'file.toml: query "adults": where: ' in message or wrong not in CONDITIONS
+
+
+def test_the_dry_run_counts_the_values_of_a_domain_file(tmp_path: Path) -> None:
+    query, columns, source = WRONG["more values than a file has"]
+    with pytest.raises(InputError, match=r'query "adults": top: expected at most the 3 values in cities.txt, found 5'):
+        plan_document(plan_of(file(tmp_path, query, columns, source)))
 
 
 def test_a_mended_file_is_answered_in_the_same_folder(tmp_path: Path) -> None:

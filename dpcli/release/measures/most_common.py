@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from dpcli.base.errors import InputError
 from dpcli.base.fields import DELTA, Constraint, Key, Reader
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
@@ -66,11 +67,17 @@ class ChoiceQuery(Query):
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """Return a description of how far the count of each chosen value may be below the largest remaining count."""
+        """Return a description of how far the count of each chosen value may be below the largest remaining count.
+
+        Raises InputError if a domain file has fewer values than are to be chosen.
+        """
         (release,) = self.releases(setting)
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
         scale = self.score_range(setting) / release.keys["epsilon"]
         choices = release.steps // changed_keys(self, setting)
+        if domain and choices > len(domain):
+            file = setting.source.columns[self.column].domain_file
+            raise InputError(f'query "{self.name}": top: expected at most the {len(domain):,} values in {file}, found {choices:,}')
         distance = peeling_slack(max(len(domain), 1), choices, scale, 1.0 - self.confidence)
         return f"each count is within {distance:,} of the largest remaining count, with probability {self.confidence:.6g}"
 
@@ -95,7 +102,7 @@ class TopQuery(ChoiceQuery):
         yield from choice_problems(source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
-            return  # the number of values in the file is checked when the query is answered
+            return  # `expected_error` reads the file
         values = len(declared_keys_of(column, self.column, "") or ())
         if 0 < values < self.top:
             yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
@@ -121,11 +128,15 @@ class TopQuery(ChoiceQuery):
 
 
 def choice_problems(source: Source, column: str, otherwise: str = "") -> Iterator[Problem]:
-    """Yield a problem if a query chooses among the values of a column and these are not declared.
+    """Yield a problem if a query chooses among the values of a column and these are not declared, or cannot be keys.
 
     otherwise: clause for the message that says how to ask about undeclared values; "" if it is impossible.
     """
-    if column in source.columns and not source.columns[column].declares_keys:
+    if column not in source.columns:
+        return
+    of_type = tuple(shown_problems(source.columns[column], column, ("column",)))
+    yield from of_type
+    if not (of_type or source.columns[column].declares_keys):
         yield ("column",), declared_or(otherwise), f'"{column}", whose undeclared values would reveal who is in the data'
 
 

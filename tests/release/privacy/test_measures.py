@@ -109,6 +109,25 @@ def test_a_mode_by_keys_is_not_advised_to_be_tested(column: str, by: list[str]) 
 
 
 @of_each(
+    "query, key",
+    [
+        ({"measure": "count", "by": ["day"]}, "by"),
+        ({"measure": "quantile", "column": "age", "by": ["day"]}, "by"),
+        ({"measure": "mode", "column": "day"}, "column"),
+        ({"measure": "threshold", "column": "day", "above": 5}, "column"),
+    ],
+)
+def test_a_date_is_no_key_and_cannot_be_declared(query: Mapping[str, Any], key: str) -> None:
+    tables = document({"name": "q", "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    tables["source"]["columns"] = {**tables["source"]["columns"], "day": {"type": "date"}}
+    with pytest.raises(
+        InvalidFile, match=rf'{key}.*: expected a column of type text, integer or boolean as a key, found "day"'
+    ) as found:
+        parse(text_of(tables), "file.toml")
+    assert "domain" not in str(found.value)
+
+
+@of_each(
     "query", [{"measure": "count"}, {"measure": "quantile", "column": "age"}, {"measure": "top-k", "column": "city", "top": 1}]
 )
 def test_a_column_is_a_key_once(query: Mapping[str, Any]) -> None:
