@@ -67,8 +67,8 @@ def each_way(steps: Steps) -> tuple[Steps, ...]:
 def least(bound_of: Callable[[Steps], Bound], steps: Steps) -> Bound:
     """Return the smallest of the bounds that `bound_of` gives for the dominating compositions of `each_way`.
 
-    Its lower bound is the smallest of theirs, and None if one of them has none. If all are refused, raises NotRepresentable with the first
-    reason.
+    Each lower bound holds for one of these compositions only. So the smallest of them is a lower bound on the smallest epsilon, and there
+    is none if one of them is unknown. If all are refused, raises NotRepresentable with the first reason.
     """
     compositions = each_way(steps)
     if len(compositions) == 1:

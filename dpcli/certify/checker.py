@@ -29,11 +29,11 @@ together (McSherry 2009, Theorem 4). An upper bound needs a proof for each of th
    and m_-(x) = m_+(-x). At height v the exponent u_j turns by j theta, where theta is its slope times v, and j <= k. If k theta < pi
    / 2, then m(x) cos(k theta / 2) <= |m(x + i v)| <= m(x), and arg m is at most k theta and at most sin(k theta) (m(x) - w_0) / w_0.
    Beyond the panels, f falls at least as fast as an exponential whose rate is the slope of log f at the end.
-6. One big run. Runs with an infinite loss are counted apart, with their mass under P. Of the others, call a run of some parts big if
-   x > c. There the loss is at least l. If no run is big, delta is the integral of item 2 with M restricted to x < c. If some run is
-   big, event B, delta is P(B) - e^eps Q(B) plus an error between 0 and e^{(1+v) eps} [PROD (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for
-   every v >= 0, where N_i = E_Q[e^{-v L}; not big] and R_i = e^{-v l_i} Q_i(big). The error is the integral of (e^eps Q - P)+, which
-   is at most that of e^{(1+v) eps} e^{-v L} Q.
+6. One big run. Runs with an infinite loss are counted apart, with their mass under P. If the plan of a part has a cut c, call a run
+   of it big if x > c. Its loss is then at least l, the loss at c. If no run is big, delta is the integral of item 2 with M
+   restricted to x < c. If some run is big, event B, delta is P(B) - e^eps Q(B) plus an error between 0 and e^{(1+v) eps} [PROD (N_i
+   + R_i)^{n_i} - PROD N_i^{n_i}] for every v >= 0, where N_i = E_Q[e^{-v L}; not big] and R_i = e^{-v l_i} Q_i(big). The error is
+   the integral of (e^eps Q - P)+, which is at most that of e^{(1+v) eps} e^{-v L} Q.
 7. Pad. Let f(x) = (1 - e^{-x})+ and F(x) = E[f(x + Y)], Y = N(m^2/2, m^2). By the heat equation (the vega of Black and Scholes 1973),
    e^{x/2} (F(x) - f(x)) is INT e^{-x^2 / (2 s) - s/8} ds / sqrt(8 pi s) over 0 < s < m^2. It is at least 0, so that delta(eps) is at
    most E_P F(L - eps), which is item 2 for M(z) e^{m^2 z (z+1) / 2}: all frequencies decay. It is at most b(x) e^{x/2} = e^{-x^2 / (2

@@ -38,7 +38,7 @@ def report_error(
         invocation: The command as the user typed it, and its first file.
         format_: The printed format.
         outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
-        outlives_errors: Whether reports that no CI system evaluates stay unchanged.
+        outlives_errors: Whether the error replaces only reports in formats that CI systems evaluate.
         inputs: As in `write_each`.
         spares_data: Whether existing files that may be data stay unchanged, if no CI system evaluates their format.
     """

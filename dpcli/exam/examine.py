@@ -1,6 +1,6 @@
 """The questions of the exam for each registered mechanism type, accountant, filter and output format, and their results.
 
-`examine` is the entry point. A question is asked about several cases, and each case has no fault, or some.
+`examine` is the entry point. A question is asked about several cases. A case passes if it has no fault.
 """
 
 from __future__ import annotations

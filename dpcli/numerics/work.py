@@ -19,7 +19,7 @@ from dpcli.base.errors import NotRepresentable
 QUESTION = 2e7  # cells for one question to one accountant
 COMMAND = 7e7  # cells for all questions of one command, except those to fallback accountants (accountants/base.py)
 SEARCH = 3e8  # cells for one search, which asks the same questions at many values of a parameter
-LEAST = 1.5e6  # cells that a question to an accountant which is not heavy may cost at least, however much has been spent before
+LEAST = 1.5e6  # cells that a question to an accountant that is not heavy may always cost, whatever earlier questions cost
 RESERVED = 1.5e7  # cells of COMMAND that heavy accountants leave to the others
 SHARE_EACH = 0.25  # share of the cells left that one of several accountants may use, so that the next ones have some too
 CALL = 300.0  # cells that a call of array functions costs in addition, however short the arrays are

@@ -20,7 +20,7 @@ from tests.cases import tiered
 from tests.generated import COMMANDS, Case, case
 
 SEED = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big"))
-FILES = 4
+FILES = 3
 
 
 @pytest.mark.sampled(1, 1)

@@ -31,7 +31,7 @@ NEAR = 12.0  # standard deviations of the loss
 FAR_RATIO = 1.003  # ratio of neighbouring points of the grid beyond
 CORE = 7.0  # standard deviations of C up to which blocks of counts are narrow
 CORE_BLOCK = 5e-4  # relative width of these blocks, which raises epsilon by about a quarter of it
-WIDE_BLOCK = 0.5  # standard deviations that a block below is wide
+WIDE_BLOCK = 0.5  # width of a block of counts below the core, in standard deviations of C
 LAST_BLOCK = 40.0  # standard deviations from which blocks are wider still
 BLOCK_RATIO = 1.03  # ratio of the counts at which they begin
 BIN = 4e-3  # standard deviations that a bin of binomial terms is wide; bounds on sums are about BIN^2 too large, relative
@@ -138,7 +138,7 @@ def _block_begins(others: int, rate: float) -> Array:
 def _zeros(reports: int, epsilon: float) -> tuple[Array, Array]:
     """Return positive losses of the number of zeros among M = `reports`, increasing, and upper bounds on log P of them.
 
-    An outcome adds b(a) times a function to delta that is convex in a, and does not fall. So the mass of a bin is divided between its first
+    The outcome a adds b(a) g(a) to delta, where g is convex and does not fall. So the mass of a bin is divided between its first
     count and that of the next bin, by a bound on its mean. The masses b fall, so the mean is at most the middle of the bin.
     """
     begins, ends, log_sums = _bins(reports, 0.5, reports // 2 + 1)

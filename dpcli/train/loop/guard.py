@@ -87,7 +87,9 @@ class Guard:
         self.after_last_step = by_name(self._step_marks())
 
     def require_unchanged(self, reads_all: bool = False) -> None:
-        """Check that nothing but the records' numbers changed since the last step. Raises an InputError that names the first change.
+        """Check that nothing changed since the last step. Raises an InputError that names the first change.
+
+        The values of the records are compared at the end, by `require_same_records`.
 
         Args:
             reads_all: Whether the numbers of large frozen tensors are read even if torch counted no write to them.
