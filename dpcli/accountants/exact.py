@@ -149,7 +149,10 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> En
             return Ends(*single_epsilon(losses[0][0], log_delta), math.nan)
     if len(losses) <= FEW_PARTS and _is_total_variation_within(losses, log_delta):
         return Ends(0.0, 0.0, math.nan)
-    ends = _near_the_largest_loss(losses, log_delta) or epsilon_between(losses, log_delta)
+    ends = None
+    with suppress(NotRepresentable):  # a loss may have a contour without a table of its outcomes
+        ends = _near_the_largest_loss(losses, log_delta)
+    ends = ends or epsilon_between(losses, log_delta)
     if ends is None:
         raise NotRepresentable(NO_CONTOUR)
     return ends

@@ -9,6 +9,7 @@ from contextlib import suppress
 from random import Random
 
 import mpmath as mp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
@@ -300,3 +302,16 @@ def test_10_to_the_20_tiny_steps_are_a_gaussian(kind: tuple[str, Step], exponent
                 assert bound.lower is not None
                 assert bound.lower <= epsilon * (1.0 + 1e-5) + 1e-6, (seed, rate, steps, epsilon, delta, bound)
                 assert epsilon * (1.0 - 1e-5) - 1e-6 <= bound.upper, (seed, rate, steps, epsilon, delta, bound)
+
+
+@pytest.mark.parametrize("move", [101, 300])
+def test_a_move_of_many_deviations_of_discrete_gaussian_noise(move: int) -> None:
+    """The outcomes are too many for a table, but not for a contour. The noises of three steps add up, as each loss is linear in its own."""
+    at = np.arange(-15, 16)
+    one = np.exp(-0.5 * at**2) / np.exp(-0.5 * at**2).sum()
+    total = np.convolve(np.convolve(one, one), one)
+    losses = move * np.arange(-45, 46) + 1.5 * move * move
+    bound = ExactProfile(((DiscreteGaussian(1.0, move), 3),)).epsilon(1e-6)
+    assert bound.lower is not None
+    deltas = [float(-(total * np.expm1(np.minimum(end - losses, 0.0))).sum()) for end in (bound.lower - 1e-6, bound.upper + 1e-6)]
+    assert deltas[0] >= 1e-6 >= deltas[1], (move, bound)

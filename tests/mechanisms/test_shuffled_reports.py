@@ -171,6 +171,18 @@ def test_any_randomizer_has_only_the_clones_that_are_proved(users: int) -> None:
         assert upper_delta(mechanism, epsilon) == pytest.approx(summed_delta(users, e0, rate, epsilon), rel=3e-3), e0
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_report_that_tells_nearly_everything_costs_its_local_epsilon(rounds: int) -> None:
+    """With hardly a clone, delta is about 1 - e^(epsilon - r e) at r equal reports, to all digits of its own."""
+    random = Random(seed := SystemRandom().randrange(10**9))
+    for make in (any_randomizer, response):
+        users, e0, delta = random.randint(1, 8), random.uniform(25.0, 290.0), 10.0 ** random.uniform(-9.0, -3.0)
+        for accountant in ("exact", "pld", "rdp"):
+            upper = epsilon_of(((make(users, e0), rounds),), delta, accountant)[1]
+            least = rounds * e0 + math.log1p(-delta - 1e-9 * users * rounds)  # cancelled or false with less than this chance
+            assert upper >= least - 1e-13 * rounds * e0, (seed, users, e0, delta, accountant)
+
+
 def epsilon_of(steps: Steps, delta: float, accountant: str = "pld") -> tuple[float, float]:
     bound = load(ACCOUNTANTS[accountant]).compose(steps).epsilon(delta)
     return bound.lower or 0.0, bound.upper

@@ -44,6 +44,7 @@ FIRST_Z = 1e-3  # least z at which rho is computed
 RHO_RATIO = 1.1  # ratio of neighbouring z
 MOST_ORDERS = 100  # number of z at which K is computed at a time
 LEAST_EPSILON = 1e-9  # least local epsilon that is amplified
+FEWEST_CLONES = 0.01  # least mean number of clones; with fewer, `clone_pair` counts none, and its larger masses may exceed 1 in sum
 ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, as 1 - rate needs digits; a smaller one is an upper bound too
 
 
@@ -167,14 +168,18 @@ class Shuffled(Mechanism):
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the count of one category. It is a mechanism that the keys allow, at every order."""
-        return None if self._unamplified() else ReportCount(self.users, self.epsilon, self.categories)
+        return ReportCount(self.users, self.epsilon, self.categories) if self._on_grid() else None
 
     def _loss(self) -> ClonesLoss:
         return ClonesLoss(self.users, self.epsilon, self.rate)
 
     def _unamplified(self) -> bool:
         """Return whether the cost of a report alone is used: there is hardly a clone, or the local epsilon is tiny."""
-        return self.users == 1 or not LEAST_EPSILON <= self.epsilon <= FURTHEST
+        return (self.users - 1) * self.rate < FEWEST_CLONES or not self._on_grid()
+
+    def _on_grid(self) -> bool:
+        """Return whether the local epsilon is neither too small nor too large for `clone_pair` and `counted_pair`."""
+        return LEAST_EPSILON <= self.epsilon <= FURTHEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
