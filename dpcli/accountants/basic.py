@@ -1,8 +1,8 @@
 """Basic composition: epsilons and deltas add up.
 
 Consumes each step's epsilon at its share of delta. Either every step or every entry gets an equal share, whichever gives the smaller sum.
-Bounds: upper. They are exact for one step. delta = 0 is answered if every step is pure. At delta = 0 the bound
-holds for steps that are chosen from earlier outputs too.
+Bounds: upper. They are exact for one step. delta = 0 is answered if every step is pure. At delta = 0, steps may be
+chosen one after the other, from earlier outputs.
 """
 
 from __future__ import annotations
