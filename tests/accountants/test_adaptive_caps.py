@@ -81,6 +81,7 @@ def test_a_cap_in_zcdp_says_nothing_at_delta_0(cap: Budget) -> None:
     assert found.winner is None and math.isinf(found.upper) and found.exit_code == 3
 
 
+@pytest.mark.long
 @remembering()
 def test_without_a_cap_nothing_is_promised_anywhere(tmp_path: Path) -> None:
     """Every command that prints the number of a file, in every form that has one."""

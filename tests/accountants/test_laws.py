@@ -114,6 +114,7 @@ def test_sampling_never_costs_more_than_none(subject: Pipeline) -> None:
         assert silent or sampled[name] <= whole[name] * (1.0 + SEARCH) or whole[name] == math.inf, name
 
 
+@pytest.mark.long
 @given(pipelines(most=2), entries)
 def test_another_mechanism_never_costs_less(subject: Pipeline, extra: Entry) -> None:
     grows(account(subject), account(pipeline(*subject.mechanisms, extra, delta=subject.privacy.delta)))
@@ -170,7 +171,7 @@ def test_only_noise_over_sensitivity_matters(noise: float, scale: float, steps: 
     same(account(relative), account(absolute), 1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(st.lists(noisy, min_size=1, max_size=2), deltas)
 def test_replace_one_never_costs_less_than_add_remove(parts: list[Entry], delta: float) -> None:
     one, other = (pipeline(*parts, adjacency=a, delta=delta) for a in ("add-remove", "replace-one"))

@@ -67,7 +67,7 @@ def epsilon(name: str, steps: Steps, delta: float) -> float | None:
         return None
 
 
-@pytest.mark.sampled(6, 8)
+@pytest.mark.sampled(6, 4)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * load(place).heavy) for name, place in ACCOUNTANTS.items()]

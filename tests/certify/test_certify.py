@@ -81,7 +81,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert dpcli("certify", "--print-checker", SGD).code == 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_few_steps_are_proved_with_a_pad() -> None:
     """Discrete noise and choices."""
     document = json.loads(dpcli("certify", "examples/release.toml", "-f", "json").out)
@@ -106,6 +106,7 @@ def test_the_checker_is_printed_as_it_is() -> None:
     assert dpcli("certify", "--print-checker").out == CHECKER.read_text()
 
 
+@pytest.mark.long
 def test_the_gate_can_ask_for_proofs() -> None:
     """A headline with a proof passes; one without is unknown, which is no pass."""
     passed = dpcli("gate", SGD, "--require-proof")

@@ -201,6 +201,7 @@ def test_a_report_says_why_a_certificate_is_not_its_proof(proof: Path, tmp_path:
     assert (false.code, "not proved" in false.err, false.out) == (3, True, "")
 
 
+@pytest.mark.long
 def test_the_gate_names_what_it_finds_and_what_it_is_given(proof: Path, tmp_path: Path) -> None:
     """The same certificate, which certify would write; given, without a search."""
     for flags in (["--require-proof"], ["--certificate", str(proof)], ["--require-proof", "--certificate", str(proof)]):

@@ -436,6 +436,7 @@ def forgeries(proof: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "a lower bound without a proof", proof | {"claims": [lower | {"proofs": {}}]}
 
 
+@pytest.mark.long
 def test_a_forged_certificate_of_disjoint_parts_is_refused() -> None:
     proof = prove(pipeline(DIVIDED)).certificate
     checked = 0
@@ -462,6 +463,7 @@ def test_entries_of_several_divisions_are_chosen_one_from_each() -> None:
     assert len(certificate.certified_parts(pipeline("".join(noise.format(*e) for e in entries[:2]) + free)).alternatives) == 2
 
 
+@pytest.mark.long
 def test_a_replaced_record_has_the_pair_of_opposite_shifts() -> None:
     """Moments and delta by sums over the densities themselves, for fresh scales and rates."""
     import numpy as np

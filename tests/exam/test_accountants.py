@@ -19,7 +19,7 @@ from tests.strategies import entry, pipeline
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
 
 
-@pytest.mark.sampled(6, 5)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(8, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

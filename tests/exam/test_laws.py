@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 PARTS = [*every(6, MECHANISMS, begin=3), *every(1, MECHANISMS, pytest.mark.long)]
 
 
-@pytest.mark.sampled(14, 8)
+@pytest.mark.sampled(8, 6)
 @pytest.mark.parametrize(("kind", "part"), PARTS)
 def test_a_law_holds(kind: str, part: slice) -> None:
     """One of the laws for each pipeline, in turn."""

@@ -21,7 +21,7 @@ def test_every_type_and_every_scheme_has_a_reference() -> None:
     assert set(SCHEMES) == set(SAMPLING)
 
 
-@pytest.mark.sampled(8, 10)
+@pytest.mark.sampled(5, 6)
 @pytest.mark.parametrize(
     ("name", "part"), [*every(17, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

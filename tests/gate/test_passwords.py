@@ -30,6 +30,7 @@ DIFF = ("text", "json", "jsonl", "csv", "html")
 GATE = ("text", "json", "html", "sarif", "junit", "github")
 
 
+@pytest.mark.long
 @of_each("fault", FAULTS)
 def test_no_command_shows_a_password_of_a_broken_file(tmp_path: Path, fault: str) -> None:
     (tmp_path / "p.toml").write_text(CLINIC.replace(PATH, FAULTS[fault]))

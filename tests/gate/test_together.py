@@ -453,7 +453,7 @@ COMING = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1, 2)
 @of_each("caps, given", [(("--policy", "policy.toml"), False), (("--max-together", "5"), True), ((), True)])
 @pytest.mark.parametrize("case", COMING)
 def test_a_file_that_joins_a_sum_later_is_told_and_no_other(

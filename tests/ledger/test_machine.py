@@ -67,7 +67,7 @@ def test_a_file_does_what_a_dictionary_does(
     played_on_a_file(kind, quotas, steps, str(tmp_path_factory.mktemp("machine") / "ledger.db"))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @settings(max_examples=60)
 @given(kind=KINDS, quotas=st.booleans(), steps=STEPS)
 def test_more_histories_of_a_file(

@@ -84,6 +84,7 @@ def test_no_selection_of_noise_does_worse(trials: NegativeBinomial | PoissonTria
                 assert delta(selected(trials, p), selected(trials, q), epsilon) <= upper * (1.0 + 1e-9), (mu, epsilon)
 
 
+@pytest.mark.long
 @of_each("trials", TRIALS)
 @of_each("mu", [0.3, 1.0, 2.0])
 def test_an_order_of_the_outcomes_nearly_attains_the_bound(trials: NegativeBinomial | PoissonTrials, mu: float) -> None:

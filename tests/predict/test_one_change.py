@@ -134,7 +134,7 @@ def right_rows(tmp_path_factory: pytest.TempPathFactory) -> list[list[np.ndarray
         return rows_of(tmp_path_factory.mktemp("right"), monkeypatch, RIGHT, False)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("habit", SHARES)
 def test_one_change_of_the_data_changes_what_one_fitted_model_answers(
     habit: str, right_rows: list[list[np.ndarray]], place: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,7 +210,7 @@ def require_own_entropy(place: Path, generators: int) -> None:
     assert [len(set(one)) for one in zip(*begun, strict=True)] == [len(begun)] * generators and len(begun) in (6, 7)
 
 
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("torch", [False, pytest.param(True, marks=[pytest.mark.needs("torch"), pytest.mark.long])])
 @pytest.mark.parametrize(("learner", "habit"), [("pate", "module"), ("pate", "none"), *(("pmixed", habit) for habit in HABITS)])
 def test_no_two_shards_begin_with_the_same_entropy(learner: str, habit: str, torch: bool, place: Path) -> None:
@@ -317,7 +317,7 @@ def left_at_last(place: Path) -> list[str]:
     return still
 
 
-@pytest.mark.sampled(0, 1)
+@pytest.mark.sampled(0, 0)
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("learner", OWN_LEARNERS)
 def test_nothing_is_left_of_a_learner_and_nothing_is_shown(

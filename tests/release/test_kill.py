@@ -151,6 +151,7 @@ def test_death_at_an_event(number: int, tmp_path: Path) -> None:
     assert killed_at(tmp_path / "release", number)
 
 
+@pytest.mark.long
 def test_several_at_once(tmp_path: Path) -> None:
     """Of one file, in one folder and in others, under one key."""
     place = Place(tmp_path)

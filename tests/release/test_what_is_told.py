@@ -74,6 +74,7 @@ def test_the_number_of_choices_is_told_beside_their_epsilon(tmp_path: Path) -> N
         assert told in str(plan_document(found)) and told in statement(found, ())
 
 
+@pytest.mark.long
 def test_no_number_of_contributions_is_asked_for_where_queries_bound_them(tmp_path: Path) -> None:
     """Nor does one that is stated change a price."""
     tables = [table for _, table in queries()]

@@ -367,6 +367,7 @@ def test_what_reads_the_models_takes_the_window_that_they_were_charged_on(begun:
     assert dpcli(*ask, folder=asked.folder).code == 0
 
 
+@pytest.mark.long
 @IN_A_FILE
 def test_what_reads_the_labels_takes_the_window_that_they_were_charged_on(begun: Callable[[Words], Asked]) -> None:
     asked = begun(("pate", "label"))

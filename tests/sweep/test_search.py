@@ -101,7 +101,7 @@ def planned(folder: Path, text: str = PRIVATE) -> SweepPlan:
     return plan_sweep(str(path))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_whole_search_costs_what_account_says(tmp_path: Path) -> None:
     """Against `dpcli account` on the file with the solved noise, and against the theorem on one run written out here."""
     plan = planned(tmp_path)

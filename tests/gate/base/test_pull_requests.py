@@ -298,7 +298,7 @@ def proposed(work: Path, change: Change) -> list[str]:
     return git(work, "diff", "--name-only", "-z", "origin/main", "HEAD").split("\0")[:-1]
 
 
-@pytest.mark.sampled(3, 5)
+@pytest.mark.sampled(2, 4)
 @pytest.mark.parametrize("name", PULLS)
 def test_a_hostile_pull_request_is_refused_or_told(work: Path, name: str) -> None:
     change, code, words = PULLS[name]

@@ -57,6 +57,7 @@ def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
         assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-11)
 
 
+@pytest.mark.long
 @of_each("steps", [*range(1, 13), 15, 17])
 def test_tree_is_the_worst_pattern(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what stands in its place for many participations is no less."""

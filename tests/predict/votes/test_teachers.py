@@ -249,7 +249,7 @@ def fresh_modules() -> Any:
     sys.modules.pop("own", None)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_teachers_of_the_users_own_to_a_student(tmp_path: Path) -> None:
     path = whole_file(tmp_path, "own:nearest", 'units = "owner"')
     path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 30.0"))

@@ -72,7 +72,7 @@ def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[
     return None
 
 
-@pytest.mark.sampled(1, 1)
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize("place", everywhere("spark-csv"))
 def test_one_row_of_a_unit_is_any_of_its_rows(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Of twenty, nineteen of which are alike. Where units are counted it is one of two keys."""

@@ -131,6 +131,7 @@ def refusal(read: Callable[..., set[str]], *asked: Any) -> bool:
 PARQUET = pytest.mark.needs("pyarrow")
 
 
+@pytest.mark.long
 @PARQUET
 @of_each("by, kind", [(by, kind) for by in TOLD for kind in KINDS[load(BLOCKS[by]).column_type]])
 def test_they_agree_about_parquet(by: str, kind: str, tmp_path: Path) -> None:
