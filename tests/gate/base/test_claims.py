@@ -52,7 +52,7 @@ ROWS = [(kind, key) for table in (TYPES, MORE) for kind, keys in table.items() f
 
 def document(kind: str, keys: dict[str, Any]) -> Document:
     part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if "mechanism" in "".join(keys) else []
-    adjacency = "replace-one" if kind == "randomized-response" else "add-remove"
+    adjacency = "replace-one" if kind in ("randomized-response", "shuffled-reports") else "add-remove"
     return {**put(BASE, ("privacy", "adjacency"), adjacency), "mechanism": [*part, {"name": "train", "type": kind, **keys}]}
 
 
@@ -67,6 +67,8 @@ def told(old: Document, new: Document) -> list[str]:
 def cheaper(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [0.9, 0.1] if key == "probabilities" else [cheaper(key, each) for each in value]
+    if key == "users":
+        return value * 10
     if isinstance(value, int):
         return value - 1 if key != "min_separation" else value + 1
     return value / 2 if key not in NOISE - SHARES else value * 2
