@@ -397,7 +397,7 @@ DIVIDED = gaussian("0.01", "1.0", 300) + "".join(
 )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_disjoint_parts_cost_what_the_dearest_costs_beside_the_rest() -> None:
     """The proof is that of the file which has this part alone."""
     proof = prove(pipeline(DIVIDED))

@@ -85,7 +85,7 @@ def many(cluster: Cluster) -> Iterator[tuple[Database, dict[str, Ledger]]]:
         yield database, {who: stack.enter_context(by(database, who)) for who in PEOPLE}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(kind=KINDS, quotas=st.booleans(), steps=STEPS)
 def test_the_server_does_what_a_dictionary_does(
     kind: str | None, quotas: bool, steps: list[Step], many: tuple[Database, dict[str, Ledger]]

@@ -145,7 +145,7 @@ def test_booleans_are_those_of_the_file(folder: Path) -> None:
 
 def with_type(kind: str) -> Document:
     part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if kind in ("composed", "repeat-and-select") else []
-    adjacency = "replace-one" if kind == "randomized-response" else "add-remove"
+    adjacency = "replace-one" if kind in ("randomized-response", "shuffled-reports") else "add-remove"
     document = put(BASE, ("privacy", "adjacency"), adjacency)
     return {**document, "mechanism": [*part, {"name": "train", "type": kind, **TYPES[kind]}]}
 

@@ -102,7 +102,7 @@ def test_the_extent_of_a_block_is_its_own(by: str) -> None:
 # A whole release, of every measure.
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.needs("opendp")
 @of_each("query", [query for _, query in queries() if query["name"] == "q0"], told=lambda query: query["measure"])
 def test_no_measure_sees_a_record_outside_of_the_window(

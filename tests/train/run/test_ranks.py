@@ -43,7 +43,7 @@ def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None
     assert run.status == "committed"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_ledger_that_says_no_stops_everybody(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(FILE)
     books = init(
