@@ -187,10 +187,11 @@ class ShuffledReportsSpec(StatedSpec):
     """The shuffle model: every user sends one randomised report through a trusted shuffler, and only the shuffled reports are released.
 
     users is a lower bound on the number of honest users. They randomise as stated, and their reports arrive in every run. The user who is
-    protected counts too. With sampling, users counts those of one sample. Whoever might drop out, or collude with the reader, does not
-    count. local_epsilon is the pure epsilon of one report, without the shuffler. randomizer = "any" is for every randomiser with this
-    epsilon; each one may depend on earlier reports. randomizer = "randomized-response" is for k-ary randomised response with this epsilon,
-    and costs less. With local epsilon 1, 10,000 users and delta 1e-6, for example, the costs are 0.0531 and 0.0433.
+    protected counts too. With a fixed-size sample, which must stay secret, users counts those of one sample. Whoever might drop out, or
+    collude with the reader, does not count. local_epsilon is the pure epsilon of one report, without the shuffler. randomizer = "any" is
+    for every randomiser with this epsilon; each one may depend on earlier reports. randomizer = "randomized-response" is for k-ary
+    randomised response with this epsilon, and costs less. With local epsilon 1, 10,000 users and delta 1e-6, for example, the costs are
+    0.0531 and 0.0433.
 
     Neighbours: replace-one and zero-out. add-remove is refused, because the number of reports is not hidden. Under zero-out a blanked user
     must report too, by the same randomiser, for a fixed input or for one that is drawn. The group theorem gives the cost of several
@@ -207,7 +208,9 @@ class ShuffledReportsSpec(StatedSpec):
     shows_presence: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("Every user sends one report in a run, and it is public who sends one."),
+        moves(
+            "Every user sends one report in a run. It may be public who sends one, unless users are sampled: then the sample is secret."
+        ),
         of_mechanism(
             "At least `users` users are honest: each draws a report as stated, and no report is lost or read elsewhere.",
             "test_fewer_honest_users_than_are_stated_hide_less",
