@@ -420,6 +420,33 @@ STREAMS = (
 )
 
 
+def _descent(iterations: int, batches: int, curvature: float, loss: float) -> Reference:
+    """Return the reference of noisy descent on losses with constant gradients, in the last batch, and a quadratic regulariser."""
+    factors = [(1.0 - curvature) ** later for later in range(iterations)]
+    sigma = 3.0 * math.hypot(*factors) / math.fsum(factors[::batches])
+    keys = {"noise_multiplier": 3.0, "iterations": iterations, "batches": batches, "strong_convexity": curvature}
+    return Reference("last-iterate", keys | STEP, contribution(noise.normal, sigma), loss=loss)
+
+
+def _in_set(situation: Situation) -> Iterator[Release]:
+    """Yield the last models of descents on [0, 1] with constant gradients."""
+    for total in noise.sums(situation.adjacency, "contribution", 1.0):
+        yield noise.descent(total, 9, 1.0, 3.0, 1.0, TWO_OUTCOMES_CELLS)
+
+
+STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}
+DESCENTS = (
+    _descent(4, 1, 0.2, 5e-3),
+    _descent(4, 2, 0.2, 1.0),
+    Reference(
+        "last-iterate",
+        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "batch_size": 1, **STEP},
+        _in_set,
+        loss=1.0,
+    ),
+)
+
+
 def _selection(trials: dict[str, object], generating: Function) -> Reference:
     """Return the reference of a selection among trials with Laplace noise.
 
@@ -484,6 +511,7 @@ REFERENCES: tuple[Reference, ...] = (
     *STATED,
     *GROUPS,
     *STREAMS,
+    *DESCENTS,
     *SELECTIONS,
     *PREDICTIONS,
     Reference("post-processing", {}, empty_release),
