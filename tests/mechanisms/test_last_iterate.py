@@ -16,8 +16,8 @@ from dpcli.mechanisms.mechanism import Dominated
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
-from dpcli.numerics.closed.last_iterate import last_iterate_norm
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
+from dpcli.numerics.closed.shifted_interpolation import last_iterate_norm
 
 ZEROED, REPLACED = (Neighbours(adjacency) for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE))
 STEP: dict[str, Any] = {"noise_multiplier": 1.0, "learning_rate": 1.0, "smoothness": 1.0}

@@ -1,7 +1,7 @@
 """Noisy gradient descent on convex losses, of which only the last model is released.
 
 Later steps hide earlier ones, so that the cost stops growing with the number of steps (Altschuler, Talwar 2022, arXiv:2205.13710). The
-proof is in numerics/closed/last_iterate.py.
+proof is in numerics/closed/shifted_interpolation.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.numerics.closed.last_iterate import last_iterate_norm
+from dpcli.numerics.closed.shifted_interpolation import last_iterate_norm
 from dpcli.numerics.work import shared
 
 OF_THE_SET = ("lipschitz", "batch_size")  # keys that are read with diameter alone
