@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.enumeration.additive_noise import descent
+from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Dominated
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
-from dpcli.numerics.closed.shifted_interpolation import last_iterate_norm
+from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 
 ZEROED, REPLACED = (Neighbours(adjacency) for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE))
 STEP: dict[str, Any] = {"noise_multiplier": 1.0, "learning_rate": 1.0, "smoothness": 1.0}
@@ -123,6 +127,47 @@ def test_a_projected_walk_is_below_the_bound() -> None:
     assert all(0.3 < ratio <= 1.0 for ratio in ratios), ratios
 
 
+DRAWN: dict[str, Any] = {**STEP, "drawn": "poisson", "rate": 0.01, "strong_convexity": 0.01}
+
+
+def epsilons(neighbours: Neighbours, accountant: str = "exact", **keys: Any) -> list[float]:
+    """Epsilon at delta 1e-6 of all sampled steps, and of the last ones after a Gaussian."""
+    mechanism = LastIterateSpec(**{**DRAWN, **keys}).resolve(neighbours)
+    profiles = [load(ACCOUNTANTS[accountant]).compose(((way, 1),)) for way in mechanism.ways()]
+    return [profile.epsilon(1e-6).upper for profile in profiles]
+
+
+def test_drawn_batches_forget_too() -> None:
+    """A hundred times the steps cost less than a hundredth more. A few steps cost what they cost."""
+    for neighbours in (ZEROED, REPLACED):
+        short, long = (min(epsilons(neighbours, iterations=steps)) for steps in (1_000, 100_000))
+        assert short <= long <= 1.01 * short
+        assert 10.0 * long < epsilons(neighbours, iterations=100_000)[0]
+    assert len(epsilons(ZEROED, iterations=100)) == len(epsilons(ZEROED, iterations=1)) == 1
+    assert min(epsilons(ZEROED, iterations=10**5)) == pytest.approx(1.8994, abs=1e-3)
+    (whole, forgetful) = epsilons(ZEROED, iterations=10**4, strong_convexity=0.0, **{**SET, "diameter": 10.0})
+    assert forgetful < whole / 1.5
+    fixed = LastIterateSpec(**{**DRAWN, "drawn": "fixed-size", "iterations": 10**5, "noise_multiplier": 4.0})
+    assert [isinstance(way, Composed) for way in fixed.resolve(REPLACED).ways()] == [True, True]
+    with pytest.raises(InputError, match="batches of fixed size need adjacency = replace-one, found zero-out"):
+        fixed.resolve(ZEROED)
+
+
+def test_drawing_every_record_costs_no_less_than_full_batches() -> None:
+    for steps in (1, 5, 200):
+        exact = gaussian_epsilon_upper(mu(strong_convexity=0.1, iterations=steps, noise_multiplier=5.0), 1e-6)
+        found = min(epsilons(ZEROED, rate=1.0, strong_convexity=0.1, iterations=steps, noise_multiplier=5.0))
+        assert exact * (1.0 - 1e-9) <= found <= (1.0 + 1e-9 if steps == 1 else 3.0) * exact, steps
+
+
+def test_what_is_split_off_is_the_distance_by_the_noise() -> None:
+    """mu of the Gaussian: the largest distance before the last n steps, c^n times as far, over the noise of those steps."""
+    n, share, shift = hidden_steps(0.1, 500, math.inf, 3, 0.02, 0.6, False) or (0, 0.0, 0.0)
+    apart = 0.9**n * 3.0 * (1.0 - 0.9 ** (500 - n)) / 0.1
+    noise = math.sqrt(share * sum(0.81**j for j in range(n)))
+    assert shift == pytest.approx(apart * 0.2 / noise, rel=1e-9)
+
+
 def test_limits() -> None:
     """One step is a plain Gaussian; little convexity is none; a set that is wide enough is none; many models cost no less."""
     for keys in ({}, {"strong_convexity": 1.0}, SET, {"batches": 3, "strong_convexity": 0.5}):
@@ -175,5 +220,8 @@ def test_false_premises_are_refused() -> None:
         ({"strong_convexity": 1.5}, "strong_convexity", "1.5"),
         ({"diameter": 1.0, "lipschitz": 1.0}, "batch_size", "none"),
         ({"batch_size": 3}, "batch_size", "3"),
+        ({"drawn": "poisson"}, "rate", "none"),
+        ({"rate": 0.1}, "rate", "0.1"),
+        ({"drawn": "poisson", "rate": 0.1, "batches": 2}, "batches", "2"),
     ):
         assert [(k, a) for k, _, a in LastIterateSpec(iterations=2, **{**STEP, **keys}).problems()] == [(key, actual)]

@@ -195,11 +195,11 @@ def test_a_published_number_of_trials_costs_more() -> None:
 
 
 def descents(*keys: str) -> list[tuple[dict[str, float], Situation, tuple[float, ...]]]:
-    """The keys, situations and claims of the descents that state these keys."""
+    """The keys, situations and claims of the descents with fixed batches that state these keys."""
     return [
         ({key: float(str(value)) for key, value in reference.keys.items()}, situation, claims)
         for reference in references("last-iterate")
-        if {*keys} <= {*reference.keys}
+        if {*keys} <= {*reference.keys} and "drawn" not in reference.keys
         for situation, claims in prices(reference)
     ]
 
@@ -243,6 +243,16 @@ def test_a_record_in_two_batches_is_seen_twice() -> None:
         if keys["batches"] > 1.0:
             norm = last_norm(1.0 - keys["strong_convexity"], keys["iterations"])
             assert exceeds(*descended(situation, norm), claims), (keys, situation)
+
+
+def test_published_batches_of_a_descent_are_not_drawn() -> None:
+    """Whoever sees the batches knows when the record was in the last one, whose step hides the others."""
+    for reference in references("last-iterate"):
+        for situation, claims in prices(reference):
+            if "drawn" in reference.keys:
+                rate = float(str(reference.keys["rate"]))
+                p, q = descended(situation, 3.0)
+                assert exceeds(*(np.append(rate * law, 1.0 - rate) for law in (p, q)), claims), situation
 
 
 def test_a_blank_that_does_not_respond_is_told_from_every_record() -> None:

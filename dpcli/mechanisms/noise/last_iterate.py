@@ -9,19 +9,25 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, RATE, Key
 from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.additive import with_noise
+from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.sampling.poisson import fixed_size
 from dpcli.mechanisms.spec import Spec
-from dpcli.numerics.closed.shifted_interpolation import last_iterate_norm
+from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 from dpcli.numerics.work import shared
 
-OF_THE_SET = ("lipschitz", "batch_size")  # keys that are read with diameter alone
+READ_WITH = {"lipschitz": "diameter", "batch_size": "diameter", "rate": "drawn"}  # keys, and those with which they are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +41,17 @@ class LastIterateSpec(Spec):
     20, learning_rate 0.1, strong_convexity 0.1, 1,000 iterations and delta 1e-6, for example, epsilon is 3.30 under zero-out, in place
     of 8.31 for all models. `steps` of the entry is the number of runs.
 
-    Neighbours: all three adjacencies. An absent record leaves its place in its batch empty. The cost of k records is that of k times the
-    sensitivity. There is no sampling.
+    With drawn and rate, each step draws a new batch in secret, by Poisson or fixed-size sampling. The last steps are then charged as
+    sampled steps with a part of the noise, and all earlier ones as one Gaussian with the rest, if this is cheaper than all steps. A Poisson
+    batch may hold all records, and smoothness must hold for it too.
 
-    Bounds: those of one Gaussian, and never more than all models cost. They are exact for full batches without a diameter, if the smallest
-    curvature decides. In other cases they are upper bounds. No finite epsilon at delta = 0.
+    Neighbours: all three adjacencies; replace-one alone with batches of fixed size. An absent record leaves its place in its batch empty.
+    The cost of k records is that of k times the sensitivity. The entry has no sampling table.
 
-    Source: Bok, Su, Altschuler 2024, arXiv:2403.00278, with the best shifts for a diameter, and for any number of batches.
+    Bounds: those of one Gaussian, or with sampled steps, and never more than all models cost. They are exact for full batches without a
+    diameter, if the smallest curvature decides. In other cases they are upper bounds. No finite epsilon at delta = 0.
+
+    Source: Bok, Su, Altschuler 2024, arXiv:2403.00278, with the best shifts for any diameter and number of batches.
     """
 
     example: ClassVar[Mapping[str, Any]] = {
@@ -80,6 +90,10 @@ class LastIterateSpec(Spec):
             "learning rate, batch_size and iterations do not depend on the records.",
             "test_a_record_in_two_batches_is_seen_twice",
         ),
+        of_mechanism(
+            "With drawn, each step draws a new batch as stated instead, and which records it has stays secret.",
+            "test_published_batches_of_a_descent_are_not_drawn",
+        ),
     )
 
     noise_multiplier: Annotated[
@@ -113,20 +127,26 @@ class LastIterateSpec(Spec):
         int | None, Key("places of a batch, by which its sum of gradients is divided, with diameter", COUNT, claim=True)
     ] = None
 
+    drawn: Annotated[
+        Literal["poisson", "fixed-size"] | None,
+        Key("how each step draws a batch, in secret; by default batches are fixed", claim=True),
+    ] = None
+    rate: Annotated[float | None, Key("probability that a record is in the batch of a step, with drawn", RATE)] = None
+
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if not self.learning_rate * self.smoothness <= 2.0:
             expected = f"at most 2 / smoothness = {2.0 / self.smoothness:.6g} (a longer step moves two models apart)"
             yield "learning_rate", expected, repr(self.learning_rate)
         if self.strong_convexity > self.smoothness:
             yield "strong_convexity", f"at most smoothness = {self.smoothness!r}", repr(self.strong_convexity)
-        for key in OF_THE_SET:
+        for key, needed in READ_WITH.items():
             value = getattr(self, key)
-            if (value is None) != (self.diameter is None):
-                yield (
-                    key,
-                    f"{key} with diameter" if value is None else "none without diameter",
-                    "none" if value is None else repr(value),
-                )
+            if value is None and getattr(self, needed) is not None:
+                yield key, f"{key}, which {needed} needs", "none"
+            elif value is not None and getattr(self, needed) is None:
+                yield key, f"none without {needed}", repr(value)
+        if self.drawn is not None and self.batches > 1:
+            yield "batches", "1 with drawn, as each step draws its batch", str(self.batches)
 
     @property
     def contribution_form(self) -> bool:
@@ -134,18 +154,43 @@ class LastIterateSpec(Spec):
 
     @property
     def unsampled(self) -> str:
-        return "whose batches are fixed: batches that are drawn for each step are not implemented"
+        return "whose keys drawn and rate say how the steps of a run draw their batches"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Return one Gaussian.
+        """Return one Gaussian, or the cheaper of all sampled steps and the last ones with a Gaussian.
 
         A change of k records is k changes of one record, each with the same mu, and such Gaussians cost as much as one with k mu (Dong,
         Roth, Su 2019, arXiv:1905.02383, Theorem 2.14).
         """
+        if self.drawn is not None:
+            return self._with_drawn_batches(neighbours)
         norm = _norm(self._gap(), self.batches, self.iterations, self._width(neighbours))
         multiplier = min(self.noise_multiplier / norm, sys.float_info.max)  # a smaller multiplier than infinity costs more
         mechanism = GaussianSpec(noise_multiplier=multiplier).resolve(neighbours)
         return mechanism if self._attained() else mechanism.unclaimed()
+
+    def _with_drawn_batches(self, neighbours: Neighbours) -> Mechanism:
+        """Return the cheaper of all sampled steps, and of the last ones after a Gaussian. Raises InputError as sampling does."""
+        ways = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
+        mu = neighbours.contribution_bounds / self.noise_multiplier
+        opposite = neighbours.replaces and self.drawn == "poisson"
+        rate, width = float(self.rate or 1.0), self._width(neighbours)
+        split = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite)
+        if split is not None:
+            steps, share, shift = split
+            last = self._sampled_step(math.sqrt(1.0 - share) * (1.0 - 1e-15), neighbours)
+            ways.append(Composed(((with_noise(Gaussian, shift).unclaimed(), 1), (last, steps))))
+        return LeastOf(tuple(ways))
+
+    def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
+        """Return one step with noise multiplied by `factor`, on the batch that it draws."""
+        assert self.rate is not None
+        step = GaussianSpec(noise_multiplier=self.noise_multiplier * factor)
+        if self.drawn == "poisson":
+            return step.poisson(self.rate, neighbours).unclaimed()
+        if not neighbours.replaces:
+            raise InputError(f"batches of fixed size need adjacency = replace-one, found {neighbours.adjacency.value}")
+        return fixed_size(step.resolve(neighbours), self.rate, neighbours.records).unclaimed()
 
     def _gap(self) -> float:
         """Return 1 - c, rounded down, where a step is c-Lipschitz: its derivative is between 1 - learning_rate * smoothness and 1 -

@@ -25,6 +25,15 @@ z_tau. The slopes from i = 1 to n grow like c^{-i l}. So the curve is one chord 
 above it. If it is, n = 1 is better: then the part after point n costs as much, and that before it 1 in place of more. A tau between two
 uses is never better, because W is smaller and B larger than for the same n. With tau = 0, the end is point n. With l = 1 and no set, this
 gives mu^2 = (s / v)^2 (1 - c^t) (1 + c) / ((1 + c^t) (1 - c)).
+
+**Batches that are drawn afresh for each step.** X and X' draw the same batches and the same noise up to tau, so that z_tau is also at most
+s (1 + c + ... + c^{tau-1}). Then let Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f_k(Y_{k-1}) + Z_k), with the batch and the noise of X, and z_k =
+c z_{k-1} - a_k. Split Z_k into two independent parts, of variances (1 - h) v^2 and h v^2. Given Y_{k-1} = y, Y_k is P of two terms: f_k(y)
+and the first part; w_k (f_k(X_{k-1}) - f_k(y)) and the second part. The first term against f'_k(y) and the first part costs as much as a
+sampled step with noise sqrt(1 - h) v. Given the first term, the second one costs at most a Gaussian with mu = a_k / (sqrt(h) v), because
+the second part is independent of the batch and of all that went before. So n sampled steps with less noise and one Gaussian dominate
+the last n steps. The least sum of a_k^2 is (c^n z_tau)^2 / (1 + c^2 + ... + c^{2 (n-1)}), and mu^2 of the Gaussian is 1 / (h v^2) times it.
+Here f_k must contract for both datasets. (Bok, Su, Altschuler 2024 split the noise in halves.)
 """
 
 from __future__ import annotations
@@ -35,6 +44,8 @@ from dpcli.numerics.arrays import Array, np
 
 # Numbers of uses after tau that are tried. Every number gives an upper bound, and next to the best one it is larger by less than 1e-6.
 ALL_UP_TO, RATIO, MOST = 1000, 1.001, 1e18
+LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h of the noise that are tried
+LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
 LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53, which is an upper bound
 
@@ -87,3 +98,37 @@ def _sum(log_ratio: float, terms: Array | float) -> Array:
     if log_ratio == 0.0:
         return np.asarray(terms, dtype=float)
     return np.asarray(np.expm1(np.asarray(terms, dtype=float) * log_ratio) / math.expm1(log_ratio))
+
+
+def hidden_steps(
+    gap: float, iterations: int, diameter: float, records: int, rate: float, mu: float, opposite: bool
+) -> tuple[int, float, float] | None:
+    """Return (n, h, mu of the Gaussian) for batches that are drawn, or None if no choice promises to cost less than all steps.
+
+    Every choice gives an upper bound. This one has about the least variance of the loss. That of a sampled step is taken to be q^2 times
+    e^(mu^2) - 1, or 4 sinh(mu^2 / 4) if two versions of a record move a sum by mu / 2 in opposite directions.
+
+    Args:
+        gap, iterations, diameter: as for `last_iterate_norm`; the move is that of one record.
+        records: number of records that change.
+        rate: the probability q that a record is in the batch of a step.
+        mu: the largest move of a step in units of its noise.
+        opposite: whether two versions of a record are compared, and each is in a sample or not.
+    """
+    log_c = math.log1p(-min(gap, LARGEST_GAP)) if gap >= LEAST_GAP else 0.0
+    tried = _tried_uses()
+    n = tried[tried < iterations][:, None]
+    if not len(n):
+        return None
+    apart = np.minimum(diameter, records * _sum(log_c, iterations - n))
+    shifts = np.exp(n * log_c) * apart / np.sqrt(_sum(2.0 * log_c, n)) * (mu / records) * (1.0 + 1e-12)
+    shares = np.geomspace(LEAST_SHARE, MOST_SHARE, SHARES)
+    with np.errstate(over="ignore"):
+        squares = np.minimum(mu**2 / (1.0 - np.append(shares, 0.0)), LARGEST_EXPONENT)
+        steps = rate**2 * (4.0 * np.sinh(squares / 4.0) if opposite else np.expm1(squares))
+        variances = shifts**2 / shares + n * steps[:-1]
+    row, column = np.unravel_index(np.argmin(variances), variances.shape)
+    if variances[row, column] >= iterations * steps[-1]:
+        return None
+    share = float(shares[column])
+    return int(n[row, 0]), share, float(shifts[row, 0]) / math.sqrt(share) * (1.0 + 1e-12)
