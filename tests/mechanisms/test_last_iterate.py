@@ -25,7 +25,7 @@ from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_itera
 
 ZEROED, REPLACED = (Neighbours(adjacency) for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE))
 STEP: dict[str, Any] = {"noise_multiplier": 1.0, "learning_rate": 1.0, "smoothness": 1.0}
-SET: dict[str, Any] = {"diameter": 1.0, "lipschitz": 1.0, "batch_size": 1}
+SET: dict[str, Any] = {"diameter": 1.0, "lipschitz": 1.0, "divisor": 1}
 
 
 def mu(neighbours: Neighbours = ZEROED, **keys: Any) -> float:
@@ -193,7 +193,7 @@ def test_cost_grows_with_what_is_worse() -> None:
         {"strong_convexity": 0.01},
         {"diameter": 2.0},
         {"lipschitz": 0.5},
-        {"batch_size": 2},
+        {"divisor": 2},
         {"noise_multiplier": 0.9},
         {"learning_rate": 0.25},
     ):
@@ -218,8 +218,8 @@ def test_false_premises_are_refused() -> None:
     for keys, key, actual in (
         ({"learning_rate": 2.1}, "learning_rate", "2.1"),
         ({"strong_convexity": 1.5}, "strong_convexity", "1.5"),
-        ({"diameter": 1.0, "lipschitz": 1.0}, "batch_size", "none"),
-        ({"batch_size": 3}, "batch_size", "3"),
+        ({"diameter": 1.0, "lipschitz": 1.0}, "divisor", "none"),
+        ({"divisor": 3}, "divisor", "3"),
         ({"drawn": "poisson"}, "inclusion", "none"),
         ({"inclusion": 0.1}, "inclusion", "0.1"),
         ({"drawn": "poisson", "inclusion": 0.1, "batches": 2}, "batches", "2"),

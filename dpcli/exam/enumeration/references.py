@@ -461,7 +461,7 @@ DESCENTS = (
     _descent(4, 2, 0.2, 1.0),
     Reference(
         "last-iterate",
-        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "batch_size": 1, **STEP},
+        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "divisor": 1, **STEP},
         _in_set,
         loss=1.0,
     ),

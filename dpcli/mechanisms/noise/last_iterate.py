@@ -27,14 +27,14 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 from dpcli.numerics.work import shared
 
-READ_WITH = {"lipschitz": "diameter", "batch_size": "diameter", "inclusion": "drawn"}  # keys, and those with which they are read
+READ_WITH = {"lipschitz": "diameter", "divisor": "diameter", "inclusion": "drawn"}  # keys, and those with which they are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastIterateSpec(Spec):
     """Noisy gradient descent on smooth convex losses. Only the last model is released, so that later steps hide earlier ones.
 
-    A step goes from x to the projection of x - learning_rate ((G + N) / batch_size + R), where G is the sum of the gradients of the records
+    A step goes from x to the projection of x - learning_rate ((G + N) / divisor + R), where G is the sum of the gradients of the records
     of a batch, N the noise, and R the gradient of a public regulariser. noise_multiplier is the standard deviation of N over C, the bound
     on one record's gradient. Batches are disjoint, fixed beforehand, and used in turn; batches = 1 is full-batch descent. The cost stops
     growing if the regulariser makes every step strongly convex, or if the models stay in a set of a stated diameter. With noise_multiplier
@@ -63,7 +63,7 @@ class LastIterateSpec(Spec):
         "strong_convexity": 0.1,
         "diameter": 0.5,
         "lipschitz": 1.0,
-        "batch_size": 40,
+        "divisor": 40,
     }
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class LastIterateSpec(Spec):
         ),
         of_mechanism(
             "Each record has a place in one batch of `batches`, which are used in turn, and an absent one leaves it empty. Places, "
-            "learning rate, batch_size and iterations do not depend on the records.",
+            "learning rate, divisor and iterations do not depend on the records.",
             "test_a_record_in_two_batches_is_seen_twice",
         ),
         of_mechanism(
@@ -118,13 +118,13 @@ class LastIterateSpec(Spec):
     ] = 1
     diameter: Annotated[
         float | None,
-        Key("diameter of the set onto which every model is projected; needs lipschitz and batch_size", POSITIVE, claim=True),
+        Key("diameter of the set onto which every model is projected; needs lipschitz and divisor", POSITIVE, claim=True),
     ] = None
     lipschitz: Annotated[float | None, Key("C, the bound on one record's gradient (L2), with diameter", POSITIVE, claim=True)] = (
         None
     )
-    batch_size: Annotated[
-        int | None, Key("places of a batch, by which its sum of gradients is divided, with diameter", COUNT, claim=True)
+    divisor: Annotated[
+        int | None, Key("public number by which a sum of gradients is divided, with diameter", COUNT, claim=True)
     ] = None
 
     drawn: Annotated[
@@ -200,10 +200,10 @@ class LastIterateSpec(Spec):
 
     def _width(self, neighbours: Neighbours) -> float:
         """Return the diameter in units of the largest move that one changed record makes in a step, rounded up; inf without a set."""
-        if self.diameter is None or self.lipschitz is None or self.batch_size is None:
+        if self.diameter is None or self.lipschitz is None or self.divisor is None:
             return math.inf
         versions = 2.0 if neighbours.replaces else 1.0
-        return self.diameter / self.lipschitz / self.learning_rate * self.batch_size / versions * (1.0 + 1e-14)
+        return self.diameter / self.lipschitz / self.learning_rate * self.divisor / versions * (1.0 + 1e-14)
 
     def _attained(self) -> bool:
         """Return whether losses with a constant gradient C, and a quadratic regulariser with strong_convexity, attain the bound.
