@@ -77,7 +77,7 @@ class LastIterateSpec(Spec):
             "test_models_on_the_way_tell_more_than_the_last",
         ),
         of_mechanism(
-            "The mean loss of every batch, with the regulariser, has the stated smoothness and strong_convexity, whichever records it has. "
+            "A batch's loss over the divisor, with the regulariser, has the stated smoothness and strong_convexity, whichever records it has. "
             "Its gradient is used as it is. Clipped gradients are in general not those of a convex loss.",
             "test_losses_that_are_less_convex_than_stated_forget_less",
         ),
@@ -87,7 +87,7 @@ class LastIterateSpec(Spec):
         ),
         of_mechanism(
             "Each record has a place in one batch of `batches`, which are used in turn, and an absent one leaves it empty. Places, "
-            "learning rate, divisor and iterations do not depend on the records.",
+            "the first model, learning rate, divisor and iterations do not depend on the records.",
             "test_a_record_in_two_batches_is_seen_twice",
         ),
         of_mechanism(
@@ -105,13 +105,14 @@ class LastIterateSpec(Spec):
     smoothness: Annotated[
         float,
         Key(
-            "largest curvature of a batch's mean loss with its regulariser: a Lipschitz constant of the gradient",
+            "largest curvature of a batch's loss over the divisor, with the regulariser: a Lipschitz constant of the gradient",
             POSITIVE,
             claim=True,
         ),
     ]
     strong_convexity: Annotated[
-        float, Key("smallest curvature of a batch's mean loss with its regulariser; 0 by default", NON_NEGATIVE, claim=True)
+        float,
+        Key("smallest curvature of a batch's loss over the divisor, with the regulariser; 0 by default", NON_NEGATIVE, claim=True),
     ] = 0.0
     batches: Annotated[
         int, Key("number of disjoint batches, which are used in turn; 1, all records in every step, by default", COUNT, claim=True)
