@@ -259,6 +259,7 @@ def test_an_order_that_is_chosen_by_the_data_costs_more() -> None:
         assert exceeds(*laws(kept, situation), claims), situation
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["pmixed", "private-decoding"])
 def test_the_likeliest_token_tells_the_models(kind: str) -> None:
     """The token of the largest probability, and no draw."""
