@@ -290,7 +290,7 @@ def learnt_apart(module: str, place: Path, shards: int = 1, jobs: int = 1) -> di
         return {number: votes.tolist() for number, votes in result.results(records)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
     """The user's module starts a thread."""
     thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"

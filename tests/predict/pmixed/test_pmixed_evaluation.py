@@ -138,7 +138,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
     assert answer.code == 2 and "matplotlib is not installed" in answer.err
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0, 2)
 @pytest.mark.parametrize(
     ("keys", "flags", "message"),
     [
