@@ -160,7 +160,7 @@ class Contour:
         turns = 2.0 * math.pi * self.t / self.step
         shift = 2.0 * math.pi * (self.far - self.t) / self.step
         left = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
-        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(left)))
+        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(np.append(left, math.inf))))
 
 
 def tilt_for(losses: Losses, log_delta: float) -> float:
@@ -304,7 +304,9 @@ def build(
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
     gaps = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
-    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
+    step = min(
+        2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(np.append(gaps, math.inf))), 1e-300)
+    )
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
