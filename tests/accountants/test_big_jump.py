@@ -75,7 +75,7 @@ def test_what_was_shown_holds_when_another_way_is_refused(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(certified, "attempts", refused)
     monkeypatch.setattr(certified, "smoothed_pairs", refused)
-    monkeypatch.setattr(certified, "ENOUGH", 0.0)
+    monkeypatch.setattr(certified, "NARROW_AFTER_JUMP", 0.0)
     found = certified.epsilon_between(((loss_of(1e-6, 0.8), 10**4),), math.log(1e-9))
     assert found is not None
     assert found[0] <= 0.0010945975955 and 0.0010945975945 <= found[1] <= 0.00109460

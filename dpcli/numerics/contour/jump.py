@@ -48,18 +48,18 @@ from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
 
-SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
+BULK_SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
 TILTS = 40  # number of tilts that are tried
-SPARED = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
-DROWNED = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
-SACRIFICED = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
-ROOM = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
-# Cells for the integrand with its bulk if one without bulk is possible: QUICK for each part, but at most QUITE_QUICK in total.
-QUICK, QUITE_QUICK = 4e5, 5e6
-ROW = 2e5  # that total is raised to this many cells for each part if this is more
-FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
-COARSE = -17.0  # the same quantity for a second attempt, or with many parts
-FEW = 8  # largest number of parts for which FINE is tried
+LOG_BULK_DELTA = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
+BULK_GAIN = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
+TILT_SLACK = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
+CHERNOFF_EXCESS = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
+# Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
+# number for each part if that is more.
+CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
+LOG_FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
+LOG_COARSE = -17.0  # the same quantity for a second attempt, or with many parts
+FEW = 8  # largest number of parts for which LOG_FINE is tried
 MANY = 64  # with more than FEW and at most MANY parts, an attempt may use half of the work that is left; with more, all of it
 # Values of lambda, in units of 1 / epsilon.
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)
@@ -81,11 +81,11 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
     if bulk is not None:
         bound, way = bulk
         ways.append(way)
-        if chernoff - bound > DROWNED:
+        if chernoff - bound > BULK_GAIN:
             ways.reverse()
     cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)
-    quick = min(QUICK * cut_losses, max(QUITE_QUICK, ROW * cut_losses))
-    tries = tuple(product((FINE, COARSE) if cut_losses <= FEW else (COARSE,), ways))
+    quick = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
+    tries = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), ways))
     for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
         cells = quick if factor is whole_factor and len(ways) > 1 else math.inf
         with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < cut_losses <= MANY else 1.0):
@@ -102,9 +102,9 @@ def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: f
     It is None if at every share the bulk alone may reach epsilon. totals: exponents of Chernoff's bound with the bulk, at the tilts z.
     """
     far = np.geomspace(20.0, 3e3, TILTS) / epsilon
-    for share in SHARES:
+    for share in BULK_SHARES:
         spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
-        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + SPARED:
+        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + LOG_BULK_DELTA:
             continue
         rest = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
         bounds = totals + np.minimum(rest, 0.0)
@@ -112,7 +112,11 @@ def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: f
         if not math.isfinite(bounds[best]):
             return None
         bound = float(bounds[best])
-        return bound, (float(z[best]), max(bound - ROOM, floor), partial(factor_without_bulk, levels=(share,), negligible=math.inf))
+        return bound, (
+            float(z[best]),
+            max(bound - CHERNOFF_EXCESS, floor),
+            partial(factor_without_bulk, levels=(share,), negligible=math.inf),
+        )
     return None
 
 
@@ -123,9 +127,9 @@ def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
     """
     farther = z[None, :] - z[:, None]
     with np.errstate(all="ignore"):
-        gaps = np.where(farther > 0.0, (totals[None, :] - floor + ROOM) / farther, np.inf)
-        steps = np.minimum(z / (ROOM - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
-    return int(np.where(chernoff <= float(chernoff.min()) + SACRIFICED, steps, 0.0).argmax())
+        gaps = np.where(farther > 0.0, (totals[None, :] - floor + CHERNOFF_EXCESS) / farther, np.inf)
+        steps = np.minimum(z / (CHERNOFF_EXCESS - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
+    return int(np.where(chernoff <= float(chernoff.min()) + TILT_SLACK, steps, 0.0).argmax())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

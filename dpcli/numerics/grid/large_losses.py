@@ -52,22 +52,23 @@ MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it
 ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
 LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
 OMITTED = -12.5  # a number of large losses is left out if log of Chernoff's bound on its term is lower than this, relative to delta
-COARSE, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
+COARSE_CELLS, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
 LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
-STEEPEST = 250.0  # largest tilt, in units of -log delta over the largest loss
+MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 700  # most terms that are computed, and most combinations of numbers that are looked at
-ABOVE = 4.0  # log of Chernoff's bound is about this much above log delta
-AS_GOOD = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
+CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
+NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
 MOST_CELLS = 1 << 19  # most cells of the fine lattice
 MOST_POINTS = 1 << 21  # most points of a transform
 ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
-MOST_WORK, SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
-# Half of a window in standard deviations, the order of Chernoff's bound on the rest in their inverse, and log of the rest.
-DEVIATIONS, ORDER, NEGLIGIBLE = 10.0, 9.0, -32.0
+MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
+WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
+WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
+LOG_OUTSIDE = -32.0  # logarithm of that mass
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
-LIKELY, CLOSE = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
+SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
 
 
 class RisingLoss(Protocol):
@@ -169,12 +170,12 @@ class CoarseSurvey:
     def __init__(self, steps: Steps, log_delta: float, farthest: float) -> None:
         ends = [loss.line(np.array([-farthest, farthest]))[1].tolist() for loss, _ in steps]
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-        self.spacing = spacing = (high - low) / COARSE
+        self.spacing = spacing = (high - low) / COARSE_CELLS
         self.start = math.floor(low / spacing)
         self.size = math.ceil(high / spacing) - self.start
         self.largest = high * sum(n for _, n in steps)
         self.cells: list[tuple[StepCells, int]] = []
-        self.tilts: Array = np.geomspace(1.0 / self.largest, -STEEPEST * log_delta / high, TILTS)
+        self.tilts: Array = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
         losses: Array = spacing * (self.start + np.arange(self.size))
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
         self.cuts = np.unique(np.append(cuts, self.size))
@@ -222,7 +223,7 @@ class CoarseSurvey:
 
     def log_delta(self, epsilon: float) -> float:
         """Return about log delta(epsilon)."""
-        return float(np.logaddexp.reduce(self._chernoff(epsilon), axis=0).min()) - ABOVE
+        return float(np.logaddexp.reduce(self._chernoff(epsilon), axis=0).min()) - CHERNOFF_EXCESS
 
     def epsilon(self, log_delta: float) -> float:
         """Return about the epsilon at which delta is e^log_delta."""
@@ -239,7 +240,7 @@ class CoarseSurvey:
         kept = bounds > log_delta + OMITTED
         counted = np.array([min(number) >= 0 for number in self.numbers])
         terms = np.where((kept & ~counted[:, None]).any(axis=0), np.inf, kept.sum(axis=0))
-        terms = np.where(totals <= float(totals.min()) + AS_GOOD, terms, np.inf)
+        terms = np.where(totals <= float(totals.min()) + NEARLY_BEST, terms, np.inf)
         best = int(np.lexsort((totals, terms))[0])
         if not 0 < terms[best] <= MOST_TERMS:
             return None
@@ -281,9 +282,9 @@ class LargeLosses:
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
-        first, last = (1.0 - LIKELY) * near, (1.0 + LIKELY) * near
-        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, first, last, rtol=CLOSE)[0]
-        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=CLOSE)[1]
+        first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
+        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, first, last, rtol=SEARCH_ACCURACY)[0]
+        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
         is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
@@ -350,9 +351,9 @@ def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, fl
         variance += copies * float((part.weights * (place - centre) ** 2).sum())
     spacing = parts[0][0].spacing
     mean, deviation = spacing * mean, spacing * (math.sqrt(variance) + 1.0)
-    ends = min(mean - DEVIATIONS * deviation, epsilon), max(mean + DEVIATIONS * deviation, epsilon)
-    low, below = edge(parts, -1.0, ends[0], ORDER / deviation, NEGLIGIBLE)
-    high, above = edge(parts, 1.0, ends[1], ORDER / deviation, NEGLIGIBLE)
+    ends = min(mean - WINDOW_DEVIATIONS * deviation, epsilon), max(mean + WINDOW_DEVIATIONS * deviation, epsilon)
+    low, below = edge(parts, -1.0, ends[0], WINDOW_ORDER / deviation, LOG_OUTSIDE)
+    high, above = edge(parts, 1.0, ends[1], WINDOW_ORDER / deviation, LOG_OUTSIDE)
     return low, high, below + above
 
 
@@ -381,7 +382,7 @@ def _refinement(survey: CoarseSurvey, plan: TermPlan, epsilon: float) -> int:
     steps = sum(n for _, n in survey.cells)
     spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
     work = len(survey.cells) * survey.size * (8.0 + 4.0 * len(ranges)) + 4.0 * math.fsum(ranges)
-    most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(SHARE * remaining(), MOST_WORK) / work)
+    most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(MOST_WORK_SHARE * remaining(), MOST_WORK) / work)
     return min(math.ceil(survey.spacing / spacing), int(most)) if most < math.inf else 0
 
 

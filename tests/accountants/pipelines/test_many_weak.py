@@ -132,7 +132,7 @@ def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:
     losses = directions(merged(steps))[0]
     try:
         here = jumped.epsilon_by_jump(losses, log_delta)
-        with mock.patch.object(jumped, "ROWS", 10**9):
+        with mock.patch.object(jumped, "FEWEST_IN_TABLE", 10**9):
             there = jumped.epsilon_by_jump(losses, log_delta)
     except NotRepresentable:
         here = there = None
