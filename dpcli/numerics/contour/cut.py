@@ -63,7 +63,7 @@ class CutLoss:
     line: the map from v to outcomes. low, high, step, strip: ends, distance and strip of the nodes, in v.
     sharpness, edge: k and c of the weight.
     outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
-    big, gained: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
+    big_mass, mass_difference: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
     far_density, far_ratio: log of Q b times the node distance, and log r, at the nodes for the big part.
     left: the lower tail, if it is as long as the upper one.
     cut_losses, steps: number of different cut losses, and of steps, that one copy stands for.
@@ -80,8 +80,8 @@ class CutLoss:
     outcomes: Array
     log_density: Array
     ratio: Array
-    big: float
-    gained: float
+    big_mass: float
+    mass_difference: float
     far_density: Array
     far_ratio: Array
     left: LeftTail | None
@@ -95,31 +95,31 @@ class CutLoss:
     def change(self, z: Array) -> Array:
         """Return E_Q[(1 - b) r^{z+1}] - 1 for z > 0 or z < -1.
 
-        It is the integral of Bernoulli's remainder B_{z+1}(r - 1) (quadrature.py) plus terms in `big` and `gained`, which are small.
+        It is the integral of Bernoulli's remainder B_{z+1}(r - 1) (quadrature.py), plus small terms in `big_mass` and `mass_difference`.
         """
         hold(float(len(z) * len(self.ratio)))
         with np.errstate(over="ignore", invalid="ignore"):
             curved = product(bernoulli(z[:, None], self.ratio), np.exp(self.log_density))
-        return np.asarray(curved - self.big - (z + 1.0) * self.gained)
+        return np.asarray(curved - self.big_mass - (z + 1.0) * self.mass_difference)
 
     def error_bound(self, z: float) -> float:
         """Return a bound on the absolute error of `cgf` at one z, which is generous by a factor of several."""
         change = float(self.change(np.array([z]))[0])
-        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained)) / (1.0 + change)
+        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big_mass + abs(z + 1.0) * self.mass_difference)) / (1.0 + change)
 
     def cgf(self, z: Array) -> Array:
         """Return K of the small part. It is slightly below 0 at small z, because mass is missing. `error_bound` bounds its error."""
         return np.log1p(self.change(z))
 
     @property
-    def log_kept(self) -> float:
+    def log_small_mass(self) -> float:
         """The logarithm of the small part's mass under Q."""
-        return math.log1p(-self.big)
+        return math.log1p(-self.big_mass)
 
     @property
-    def log_less(self) -> float:
+    def log_mass_ratio(self) -> float:
         """The logarithm of the small part's mass under P over its mass under Q."""
-        return math.log1p(-self.gained / (1.0 - self.big))
+        return math.log1p(-self.mass_difference / (1.0 - self.big_mass))
 
     def moments(self) -> tuple[float, float]:
         """Return the integrals of the loss and of its square over the small part of P."""
@@ -134,11 +134,11 @@ class CutLoss:
 
         To the left of there, 1 - w falls faster than the normal density rises.
         """
-        k, edge = self._turn(level)
+        k, edge = self._ramp_place(level)
         height = min(self.strip, TURN / (k * self.line.rise(edge)))
         return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
 
-    def _turn(self, level: float) -> tuple[float, float]:
+    def _ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place of the weight of `ramp`."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
         return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
@@ -146,7 +146,7 @@ class CutLoss:
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
         hold(float(len(z) * len(self.ratio)))
-        k, edge = self._turn(level)
+        k, edge = self._ramp_place(level)
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_cutoff(k * (self.outcomes - edge)).real))
         kept = log_rest > LOG_LIGHT
@@ -162,15 +162,15 @@ class CutLoss:
         hold(float(len(z) * kept.sum()))
         return log_sum(log_weights[kept] + (z[:, None] + 1.0) * ratio.real[kept])
 
-    def log_short(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return upper bounds on log B and on log of (B - C) / B.
 
         B is the mean of r^-power under Q without the left tail, if there is one. C is the same integral over the small part.
         """
-        log_whole, log_big = self.log_short_moments(power)
-        return log_whole + 1e-9 * np.abs(log_whole) + 1e-15, log_big - log_whole
+        log_moment, log_big = self.log_inverse_moment_parts(power)
+        return log_moment + 1e-9 * np.abs(log_moment) + 1e-15, log_big - log_moment
 
-    def log_short_moments(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moment_parts(self, power: Array) -> tuple[Array, Array]:
         """Return log E_Q[r^-power] and log E_Q[b r^-power], both without the left tail, if there is one."""
         big_density = self.far_density if self.left is None else self.left.big_density
         hold(float(len(power) * len(self.far_ratio)))
@@ -180,15 +180,15 @@ class CutLoss:
         return self.left.log_moment(power), log_big
 
     @property
-    def lost(self) -> float:
+    def left_out_mass(self) -> float:
         """A bound on the probability under P of big outcomes that are left out of the event A of jump.py."""
         return 0.0
 
-    def missed(self) -> float:
+    def left_tail_mass(self) -> float:
         """Return the mass of the left tail under Q."""
-        return 0.0 if self.left is None else self.left.missed
+        return 0.0 if self.left is None else self.left.left_tail_mass
 
-    def missed_big(self) -> float:
+    def big_left_tail_mass(self) -> float:
         """Return a bound on E_Q[b (1 - d)], where 1 - d is the weight of the left tail: b <= e^{k (x - c)} and 1 - d <= e^{-k (x + c)}."""
         return 0.0 if self.left is None else math.exp(-2.0 * self.sharpness * self.edge)
 
@@ -199,13 +199,13 @@ class LeftTail:
 
     The tail is taken off by d(x) = 1 - b(-x), the mirror image of the weight for the upper tail.
     log_density, ratio: log of Q d times the node distance, and log r, at nodes of its own.
-    big_density: log of Q b d at the nodes of the big part. missed: E_Q[1 - d].
+    big_density: log of Q b d at the nodes of the big part. left_tail_mass: E_Q[1 - d].
     """
 
     log_density: Array
     ratio: Array
     big_density: Array
-    missed: float
+    left_tail_mass: float
 
     def log_moment(self, power: Array) -> Array:
         """Return an upper bound on log E_Q[d r^-power].
@@ -289,11 +289,27 @@ def cut(
     far_low = -top if mirrored else edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
     far_x, far_density, far_ratio = _far(pair, k, edge, far_low, max(edge, 0.0) + slope + TAIL)
     weights = np.exp(far_density)
-    big, gained = float(weights.sum()), float(weights @ np.expm1(far_ratio))
-    tail = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big + gained) if mirrored else None
-    outcomes, log_density = line.at(nodes)[0].real, density.real + math.log(step)
+    big_mass, mass_difference = float(weights.sum()), float(weights @ np.expm1(far_ratio))
+    left = None
+    if mirrored:
+        left = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big_mass + mass_difference)
     return CutLoss(
-        pair, line, *ends, step, strip, k, edge, outcomes, log_density, ratio.real, big, gained, far_density, far_ratio, tail
+        pair=pair,
+        line=line,
+        low=ends[0],
+        high=ends[1],
+        step=step,
+        strip=strip,
+        sharpness=k,
+        edge=edge,
+        outcomes=line.at(nodes)[0].real,
+        log_density=density.real + math.log(step),
+        ratio=ratio.real,
+        big_mass=big_mass,
+        mass_difference=mass_difference,
+        far_density=far_density,
+        far_ratio=far_ratio,
+        left=left,
     )
 
 
@@ -308,13 +324,13 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
         return x.real, base.real + np.log(-np.expm1(log_small)) + math.log(step), ratio.real
 
 
-def _left_tail(pair: Line, k: float, edge: float, big_density: Array, missed: float) -> LeftTail:
+def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_mass: float) -> LeftTail:
     """Return the loss without its lower tail."""
     step, far = FALL / k, edge + EDGE / k
     hold(2.0 * far / step)
     x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
     base, ratio = pair(x)
-    return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, missed)
+    return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, left_tail_mass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +338,12 @@ class UncutLoss:
     """A loss without a far tail, with the interface of `CutLoss`. Nothing of it is big."""
 
     loss: Loss
-    big: ClassVar[float] = 0.0
+    big_mass: ClassVar[float] = 0.0
     cut_losses: ClassVar[int] = 0
     steps: ClassVar[float] = 1.0
-    lost: ClassVar[float] = 0.0
-    log_kept: ClassVar[float] = 0.0
-    log_less: ClassVar[float] = 0.0
+    left_out_mass: ClassVar[float] = 0.0
+    log_small_mass: ClassVar[float] = 0.0
+    log_mass_ratio: ClassVar[float] = 0.0
 
     def cgf(self, z: Array) -> Array:
         return self.loss.cgf(z)
@@ -352,15 +368,15 @@ class UncutLoss:
     def bulk_cgf(self, z: Array, level: float) -> Array:
         return self.loss.cgf(z)
 
-    def log_short(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return an upper bound on log B, with B = E_Q[r^-power], and log of (B - C) / B, which is -inf because C = B."""
         log_whole = getattr(self.loss, "backwards", self.loss.cgf)(power)
         return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
 
-    def missed(self) -> float:
+    def left_tail_mass(self) -> float:
         return 0.0
 
-    def missed_big(self) -> float:
+    def big_left_tail_mass(self) -> float:
         return 0.0
 
 

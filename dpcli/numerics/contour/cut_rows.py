@@ -95,28 +95,28 @@ class CutRows:
         return len(self.counts)
 
     @property
-    def big(self) -> float:
+    def big_mass(self) -> float:
         return float(self.counts @ self.big_masses)
 
     @property
-    def log_kept(self) -> float:
+    def log_small_mass(self) -> float:
         return float(self.counts @ np.log1p(-self.big_masses))
 
     @property
-    def log_less(self) -> float:
+    def log_mass_ratio(self) -> float:
         return float(self.counts @ np.log1p(-self.mass_differences / (1.0 - self.big_masses)))
 
     @property
-    def lost(self) -> float:
+    def left_out_mass(self) -> float:
         return float(self.counts @ self.left_out_masses)
 
-    def missed(self) -> float:
+    def left_tail_mass(self) -> float:
         return 0.0
 
-    def missed_big(self) -> float:
+    def big_left_tail_mass(self) -> float:
         return 0.0
 
-    def log_short(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return upper bounds on log prod B and log SUM (B - C) / B, in the notation of jump.py.
 
         E_Q[b r^-power] is bounded by a sum over bins, with the largest b and the least r of each bin.

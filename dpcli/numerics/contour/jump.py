@@ -136,32 +136,33 @@ def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
 class Jump:
     """Bounds on delta near one epsilon, in the notation of the module's docstring.
 
-    small: the contour of the small parts. gained: P(A) - Q(A). big: Q(A).
-    power, log_short: values of lambda, and log of h(lambda) (prod B^n - prod C^n) at them.
-    missed: a bound on Q(A, not D). lost: a bound on P(E), the probability of big outcomes that are left out.
+    small: the contour of the small parts. mass_difference: P(A) - Q(A). big_mass: Q(A).
+    power, log_moments: values of lambda, and log of h(lambda) (prod B^n - prod C^n) at them.
+    left_tail_mass: a bound on Q(A, not D). left_out_mass: a bound on P(E), the probability of big outcomes that are left out.
     """
 
     small: Contour
-    gained: float
-    big: float
+    mass_difference: float
+    big_mass: float
     power: Array
-    log_short: Array
-    missed: float
-    lost: float
+    log_moments: Array
+    left_tail_mass: float
+    left_out_mass: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon). They are (-inf, inf) above MAX_EPSILON."""
         if epsilon > MAX_EPSILON:
             return -math.inf, math.inf
         low, high = self.small.log_delta(epsilon)
-        weight = math.expm1(epsilon) * self.big
-        jumped = self.gained - weight
-        error = 4.0 * SLACK * (self.gained + abs(weight)) + self.lost * (1.0 + math.exp(epsilon) * self.big)
-        log_most = epsilon + math.log(self.big) if self.big > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
-        log_short = float(np.nanmin(np.append(self.log_short + (1.0 + self.power) * epsilon, math.inf)))
-        short = min(math.exp(min(log_most, 700.0)), math.exp(min(log_short, 700.0)) + math.exp(epsilon) * self.missed)
-        lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + jumped - error
-        upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + jumped + error + short
+        weight = math.expm1(epsilon) * self.big_mass
+        second_term = self.mass_difference - weight
+        error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
+        log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
+        log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))
+        bound = math.exp(min(log_bound, 700.0)) + math.exp(epsilon) * self.left_tail_mass
+        third_term = min(math.exp(min(log_most, 700.0)), bound)
+        lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + second_term - error
+        upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + second_term + error + third_term
         return (math.log(lower) if lower > 0.0 else -math.inf), (math.log(upper) if upper > 0.0 else math.inf)
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
@@ -196,40 +197,40 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         return None
     t = small.t
     error = math.fsum(n * loss.error_bound(t) for loss, n in losses)
-    kept = math.fsum(n * loss.log_kept for loss, n in losses)
-    rest = math.fsum(n * loss.log_less for loss, n in losses)
+    log_small_mass = math.fsum(n * loss.log_small_mass for loss, n in losses)
+    log_mass_ratio = math.fsum(n * loss.log_mass_ratio for loss, n in losses)
     power = np.array(POWERS) / epsilon
     return Jump(
         small=replace(small, cumulant=small.cumulant + error, cumulant_error=2.0 * error + max(small.cumulant_error, 0.0)),
-        gained=-math.exp(kept) * math.expm1(rest),
-        big=-math.expm1(kept),
+        mass_difference=-math.exp(log_small_mass) * math.expm1(log_mass_ratio),
+        big_mass=-math.expm1(log_small_mass),
         power=power,
-        log_short=log_hockey(power) + _log_short(losses, power),
-        missed=_missed(losses),
-        lost=math.fsum(n * loss.lost for loss, n in losses) * (1.0 + 1e-9),
+        log_moments=log_hockey(power) + _log_moment_difference(losses, power),
+        left_tail_mass=_left_tail_mass(losses),
+        left_out_mass=math.fsum(n * loss.left_out_mass for loss, n in losses) * (1.0 + 1e-9),
     )
 
 
-def _log_short(losses: Cut, power: Array) -> Array:
+def _log_moment_difference(losses: Cut, power: Array) -> Array:
     """Return an upper bound on log of (prod B^n - prod C^n), which is at most prod B^n sum n (B - C) / B."""
     total, shares = np.zeros_like(power), []
     for loss, n in losses:
-        log_whole, log_share = loss.log_short(power)
+        log_whole, log_share = loss.log_inverse_moments(power)
         total = total + n * log_whole
         shares.append(math.log(n) + log_share)
     return np.asarray(total + np.logaddexp.reduce(shares))
 
 
-def log_short(losses: Cut, epsilon: float) -> float:
+def log_third_term(losses: Cut, epsilon: float) -> float:
     """Return the logarithm of the bound on the third term. A cut at a higher level makes it smaller."""
-    power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big for loss, n in losses)
-    bounds = log_hockey(power) + _log_short(losses, power) + (1.0 + power) * epsilon
+    power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big_mass for loss, n in losses)
+    bounds = log_hockey(power) + _log_moment_difference(losses, power) + (1.0 + power) * epsilon
     return float(np.nanmin(np.append(bounds, epsilon + math.log(big) if big > 0.0 else -math.inf)))
 
 
-def _missed(losses: Cut) -> float:
+def _left_tail_mass(losses: Cut) -> float:
     """Return a bound on Q(A, not D): a product of probabilities for two different steps, plus the probability of both in one step."""
-    big = math.fsum(n * loss.big for loss, n in losses)
-    low = math.fsum(n * loss.missed() for loss, n in losses)
-    both_in_one_step = math.fsum(n * loss.missed_big() for loss, n in losses)
+    big = math.fsum(n * loss.big_mass for loss, n in losses)
+    low = math.fsum(n * loss.left_tail_mass() for loss, n in losses)
+    both_in_one_step = math.fsum(n * loss.big_left_tail_mass() for loss, n in losses)
     return (big * low + both_in_one_step) * (1.0 + 1e-9)

@@ -15,7 +15,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
-from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_short
+from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_third_term
 from dpcli.numerics.contour.tilted import Loss, Losses, uncut
 from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.mixture import LEAST as FEWEST_IN_TABLE
@@ -142,7 +142,7 @@ def _cuts_above(losses: Losses, epsilon: float, level: float, log_delta: float) 
     parts = None
     for rise in LEVEL_FACTORS:
         parts = cuts(losses, rise * level, log_delta + LOG_CUT_OFF - epsilon)
-        if parts is None or log_short(parts, epsilon) <= log_delta + LOG_THIRD_TERM:
+        if parts is None or log_third_term(parts, epsilon) <= log_delta + LOG_THIRD_TERM:
             break
     return parts
 

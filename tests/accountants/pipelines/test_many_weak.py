@@ -171,7 +171,7 @@ def test_moments_of_rows_are_those_of_a_dense_rule(level: float) -> None:
     z = np.array([0.5, 3.0, 12.0]) / level
     change, error = found.changes(z)
     power = z[1:]
-    log_whole, log_share = found.log_short(power)
+    log_whole, log_share = found.log_inverse_moments(power)
     wholes, shares = np.zeros(2), np.zeros(2)
     for row in range(len(COUNTS)):
         weights, ratio, small = dense(found, row)
@@ -253,7 +253,7 @@ def test_rows_cut_too_low_and_left_out_too_soon_still_certify(share: float, monk
             assert found is not None
             assert found.log_delta(high)[0] <= log_delta
             assert found.log_delta(low)[1] >= log_delta
-        assert part.lost > 1e-8  # as much as decides
+        assert part.left_out_mass > 1e-8  # as much as decides
 
 
 def test_what_is_left_out_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
