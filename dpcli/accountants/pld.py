@@ -167,7 +167,7 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 
 
 class _Side:
-    """One direction of the composition while its grids are refined: the bounds so far, and the accuracy of the next grid.
+    """A direction of the composition while its grids are refined: the bounds so far, and the accuracy of the next grid.
 
     error: the relative width that the next grid is made for.
     log_negligible: the logarithm of the share of the tilted mass that the next grid may lose.

@@ -254,7 +254,9 @@ class SmoothPart:
         replaced = part.get("relation", "add-remove") == "replace-one"
         demand(self.normal or self.has_atoms or not replaced, "a record that is added or removed")
         self.two_sided, self.split_at_zero = replaced and self.normal, replaced and self.has_atoms
-        self.sides = (1, -1) if self.split_at_zero else (-1,) if direction == "add" and not replaced else (1,)
+        self.sides: tuple[int, ...] = (-1,) if direction == "add" and not replaced else (1,)
+        if self.split_at_zero:
+            self.sides = (1, -1)
         k, q = self.records, self.rate
         self.weights = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
         self.largest = Fraction(part.get("epsilon", 0))

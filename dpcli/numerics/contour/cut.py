@@ -286,13 +286,16 @@ def cut(
         return None
     nodes: ComplexArray = nodes_of(*ends, step)  # type: ignore[assignment]
     density, ratio = weighted(pair, line, k, edge, nodes)
-    far_low = -top if mirrored else edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
+    if mirrored:
+        far_low = -top
+    else:
+        far_low = edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
     far_x, far_density, far_ratio = _far(pair, k, edge, far_low, max(edge, 0.0) + slope + TAIL)
     weights = np.exp(far_density)
     big_mass, mass_difference = float(weights.sum()), float(weights @ np.expm1(far_ratio))
-    left = None
+    left_tail = None
     if mirrored:
-        left = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big_mass + mass_difference)
+        left_tail = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big_mass + mass_difference)
     return CutLoss(
         pair=pair,
         line=line,
@@ -309,7 +312,7 @@ def cut(
         mass_difference=mass_difference,
         far_density=far_density,
         far_ratio=far_ratio,
-        left=left,
+        left=left_tail,
     )
 
 

@@ -274,13 +274,11 @@ def build(
 ) -> Contour | None:
     """Return the contour on Re z = t.
 
-    The result is None if the integrand does not decay soon enough, if K(t) is infinite or contradicted by the losses' own values, or if t
-    is so large or so small that the integrand at y = 0 is no positive double.
+    It is None if the integrand does not decay soon enough, if K(t) is infinite or contradicted by the losses' own values, or if t is so
+    large or so small that the integrand at y = 0 is not a positive double.
 
     Args:
-        losses: the losses and how often each is added.
         log_delta: about log delta(eps) where the contour is used, < 0.
-        t: the tilt.
         factor: `whole_factor` (also for None) or `factor_without_bulk`.
         log_lost: logarithm of an upper bound on the probability that the losses lack. The probability is added to every upper bound.
         epsilon: the epsilon at which delta is wanted. If None, the contour is for the epsilon whose saddle point is t.
@@ -300,8 +298,9 @@ def build(
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
-    gaps = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
-    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
+    # The aliases fall by e^{-2 pi t / step} on one side, and by e^{-2 pi (s - t) / step} on the other, for any s of `far`.
+    exponents = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
+    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(exponents)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
@@ -310,16 +309,16 @@ def build(
     y: Array = np.asarray(step * integrand.multiples, dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    if not 0.0 < modulus[0] < math.inf:  # t is beyond the doubles whose squares are doubles
+    if not 0.0 < modulus[0] < math.inf:
         return None
     multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
     left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
-    swing = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
-    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts
+    angle_slope = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
+    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts  # of a modulus
     rounding = (relative * float(modulus.sum()) + (1.0 + relative) * integrand.faded) * step / math.pi
-    rounding += 8e-16 * swing * float(product(modulus, y)) * step / math.pi  # the rounding of the angles
+    rounding += 8e-16 * angle_slope * float(product(modulus, y)) * step / math.pi  # of the angles
     if len(y) > LONG:
         kept = modulus > LIGHT * float(modulus[0])
         rounding += float(modulus[~kept].sum()) * step / math.pi

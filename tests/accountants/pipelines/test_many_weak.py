@@ -28,7 +28,7 @@ from dpcli.numerics.contour import cut_rows as rows_module
 from dpcli.numerics.contour import jumped
 from dpcli.numerics.contour.cut_rows import CutRows, cut_rows
 from dpcli.numerics.contour.jump import jump
-from dpcli.numerics.contour.tilted_rows import _products_and_gap
+from dpcli.numerics.contour.tilted_rows import _products_and_difference
 from dpcli.numerics.mixture import ShiftedRemove, binomial_mixture
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
@@ -230,7 +230,7 @@ def test_a_difference_of_products_keeps_its_digits() -> None:
     """Where products differ by 1e-18 of themselves; counts through logarithms."""
     less, beyond = np.full((3, 1), -1e-3 + 2e-3j), np.full((3, 1), 1e-19 - 2e-19j)
     rests, counts = np.full(3, 3e-19 + 0.0j), np.array([1.0, 40.0, 1.0])
-    both, _, gap = _products_and_gap(less, beyond, rests, counts)
+    both, _, gap = _products_and_difference(less, beyond, rests, counts)
     phi = 1.0 - 1e-3 + 2e-3j
     assert gap[0] == pytest.approx(42.0 * (4e-19 - 2e-19j) * phi**41, rel=1e-12, abs=0.0)
     assert both[0] == pytest.approx(phi**42, rel=1e-13)
