@@ -140,8 +140,8 @@ def _cuts_above(losses: Losses, epsilon: float, level: float, log_delta: float) 
     The third term is small if nearly all big losses lie above epsilon.
     """
     parts = None
-    for rise in LEVEL_FACTORS:
-        parts = cuts(losses, rise * level, log_delta + LOG_CUT_OFF - epsilon)
+    for factor in LEVEL_FACTORS:
+        parts = cuts(losses, factor * level, log_delta + LOG_CUT_OFF - epsilon)
         if parts is None or log_third_term(parts, epsilon) <= log_delta + LOG_THIRD_TERM:
             break
     return parts
@@ -206,9 +206,11 @@ def _farther(last: Jump, log_delta: float, near: float) -> float:
     now, before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
     slope = (before - now) / (0.2 * near)
     up = last.log_delta(near)[0] > log_delta
-    along = near + (now - log_delta) / slope if slope > 0.0 and math.isfinite(now) else math.nan
+    tangent = near + (now - log_delta) / slope if slope > 0.0 and math.isfinite(now) else math.nan
+    if not math.isfinite(tangent):
+        return near * (LEAST_RATIO if up else 1.0 / LEAST_RATIO)
     least, most = (LEAST_RATIO, MOST_RATIO) if up else (1.0 / MOST_RATIO, 1.0 / LEAST_RATIO)
-    return min(max(along / near, least), most) * near if math.isfinite(along) else near * (LEAST_RATIO if up else 1.0 / LEAST_RATIO)
+    return min(max(tangent / near, least), most) * near
 
 
 def log_delta_of_one(losses: Losses, epsilon: float) -> float:

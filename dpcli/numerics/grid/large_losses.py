@@ -125,12 +125,14 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     length = PANEL / (farthest + reach)
     count = math.ceil(2.0 * farthest / length)
     spend(8.0 * (size + count))
+    # The panels of the quadrature, each of which lies in one cell.
     edges: Array = spacing * (start + np.arange(1.0, size))
     x = np.clip(loss.outcome(edges), -farthest, farthest)
     ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, count + 1))))
     middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
     nodes, weights = np.polynomial.legendre.leggauss(4)
     base, ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
+    # The masses of the cells and their shares at the upper ends, relative to the largest term of each cell.
     cell = np.searchsorted(x, middle, side="right")
     share = np.clip(np.expm1(np.repeat(spacing * (start + cell), 4) - ratio) / math.expm1(-spacing), 0.0, 1.0)
     logs = base + ratio + np.log((half[:, None] * weights).ravel())
@@ -141,6 +143,7 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     log_mass, shares = np.full(size, -np.inf), np.zeros(size)
     log_mass[cell[first]] = top + np.log(total)
     shares[cell[first]] = np.add.reduceat(mass * share, 4 * first) / total
+    # The errors of the losses (item 3).
     inside = np.abs(x) < farthest
     misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
     largest = spacing * max(abs(start), abs(start + size))
@@ -149,6 +152,23 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     raised = MASS_ERROR - rounding / math.expm1(-spacing)
     slip = rounding + 2.0 * raised * math.expm1(spacing)
     return StepCells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
+
+
+def _log_terms(n: int, small: Array, large: Array) -> tuple[list[int], Array]:
+    """Return the numbers k of large losses among n steps of one kind, and log(C(n, k) A^(n-k) B^k) for each of them.
+
+    small, large: log A and log B, of shape (tilts, cuts). Numbers above MOST_LARGE are one term, by a geometric series, with the number -1.
+    """
+    most = min(n, MOST_LARGE)
+    numbers = [*range(most + 1)]
+    k = np.arange(most + 1.0)[:, None, None]
+    log_binomials = np.array([math.log(math.comb(n, j)) for j in numbers])
+    log_terms = log_binomials[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
+    if n == most:
+        return numbers, log_terms
+    ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
+    rest = np.where(ratio < 1.0, log_terms[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
+    return [*numbers, -1], np.concatenate((log_terms, rest[None]))
 
 
 class TermPlan(NamedTuple):
@@ -185,17 +205,9 @@ class CoarseSurvey:
             cells = cells_of(loss, farthest, spacing, self.start, self.size)
             self.cells.append((cells, n))
             self.slip += n * cells.slip
-            small, large = self._cgfs(cells, losses)
-            most = min(n, MOST_LARGE)
-            k = np.arange(most + 1.0)[:, None, None]
-            log_ways = np.array([math.log(math.comb(n, j)) for j in range(most + 1)])
-            rows = log_ways[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
-            numbers.append([*range(most + 1)])
-            if n > most:
-                ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
-                rest = np.where(ratio < 1.0, rows[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
-                rows, numbers[-1] = np.concatenate((rows, rest[None])), [*numbers[-1], -1]
-            logs.append(rows)
+            numbers_of_kind, log_terms = _log_terms(n, *self._cgfs(cells, losses))
+            numbers.append(numbers_of_kind)
+            logs.append(log_terms)
         self.numbers = list(product(*numbers))
         hold(float(len(self.numbers) * logs[0][0].size))
         table = logs[0]
