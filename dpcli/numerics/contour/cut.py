@@ -38,21 +38,23 @@ SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and near
 BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
 MOST_NODES = 20_000  # most nodes of the small part
 STRIP = 0.45 * math.pi  # largest height of the strip of the stretched line, which keeps away from the zeros of 1 + e^v
-STANDARD = 6.0  # largest height of the strip in standard deviations; the normal weight has grown by e^18 there
-TURN = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
-NODES = 0.149  # node distance over the height of the strip; e^{-2 pi / NODES} is below e^-42
-NORMAL = 0.3  # largest node distance in standard deviations
-FALL = 0.14  # node distance for the big part, in units of 1 / k
-GROWN = 14.0  # largest log growth of an integrand up to the end of the strip; e^{-2 pi / NODES} e^GROWN is still negligible
+STRIP_DEVIATIONS = 6.0  # largest height of the strip in standard deviations; the normal weight has grown by e^18 there
+STRIP_SHARPNESS = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
+STEP_OVER_STRIP = 0.149  # node distance over the height of the strip; e^{-2 pi / STEP_OVER_STRIP} is below e^-42
+MAX_STEP = 0.3  # largest node distance in standard deviations
+FAR_STEP = 0.14  # node distance for the big part, in units of 1 / k
+MAX_LOG_GROWTH = (
+    14.0  # largest log growth of an integrand up to the end of the strip, at which the nodes' error is still negligible
+)
 TILT = 150.0  # largest order that matters, times the level
 FARTHEST = 4.0  # the CGF bounds aliases at orders up to this multiple of the tilt
-FARTHER = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
-BLUNT = 6.0  # k of a weight that cuts off only a negligible mass
-SHARPER = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
+BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
+BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
+LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
-WIDE = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
-LOST = 45.0  # b is negligible at (k - c) (c - x) beyond this, because to the left the normal density rises by at most e^{c (c - x)}
-NEAR = 0.05  # order at which differences of the CGF give the moments
+LARGE_GROWTH = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
+FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
+SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,13 +137,13 @@ class CutLoss:
         To the left of there, 1 - w falls faster than the normal density rises.
         """
         k, edge = self._ramp_place(level)
-        height = min(self.strip, TURN / (k * self.line.rise(edge)))
-        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
+        height = min(self.strip, STRIP_SHARPNESS / (k * self.line.rise(edge)))
+        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, STEP_OVER_STRIP * height))  # type: ignore[arg-type]
 
     def _ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place of the weight of `ramp`."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
-        return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
+        return min(max(4.0 / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), 3.0), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
@@ -224,7 +226,7 @@ class StretchedQuadrature(TiltedQuadrature):
         super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, True)
         self._part = part
         for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
-            if not self._growth(order - t) <= GROWN:
+            if not self._growth(order - t) <= MAX_LOG_GROWTH:
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
     def _growth(self, rise: float) -> float:
@@ -254,11 +256,11 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
         most: an outcome beyond which the mass of P is at most e^log_mass.
         log_mean: returns log E_P[e^{k x}] at k. At c = (log_mean - log_mass) / k, the big mass of P is at most e^log_mass.
     """
-    blunt = (log_mean(BLUNT) - log_mass) / BLUNT
-    if blunt + EDGE / BLUNT <= high + FARTHER * (high - low):
-        return BLUNT, blunt
+    blunt = (log_mean(BLUNT_SHARPNESS) - log_mass) / BLUNT_SHARPNESS
+    if blunt + EDGE / BLUNT_SHARPNESS <= high + BLUNT_EXCESS * (high - low):
+        return BLUNT_SHARPNESS, blunt
     low, high = min(low, most - 1.0), min(high, most)
-    k = max(17.4 / (high - low), SHARPER * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
+    k = max(17.4 / (high - low), LEAST_SHARPNESS * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
     return k, high - 3.4 / k
 
 
@@ -278,9 +280,9 @@ def cut(
         mirrored: whether log r is odd and Q(x) = P(-x), so that the lower tail is as long as the upper one.
     """
     top = edge + EDGE / k
-    line = Stretched(slope, bend if slope * (top - bend) < math.log(WIDE) else top)
-    strip = min(strip, STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
-    step = min(NORMAL * slope, NODES * strip)
+    line = Stretched(slope, bend if slope * (top - bend) < math.log(LARGE_GROWTH) else top)
+    strip = min(strip, STRIP, STRIP_DEVIATIONS * slope, STRIP_SHARPNESS / (k * line.rise(edge)))
+    step = min(MAX_STEP * slope, STEP_OVER_STRIP * strip)
     ends = line.back(min(left, line.bend - 1.0)), line.back(top)
     if (ends[1] - ends[0]) / step > MOST_NODES:
         return None
@@ -289,7 +291,7 @@ def cut(
     if mirrored:
         far_low = -top
     else:
-        far_low = edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
+        far_low = edge - FAR_DEPTH / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
     far_x, far_density, far_ratio = _far(pair, k, edge, far_low, max(edge, 0.0) + slope + TAIL)
     weights = np.exp(far_density)
     big_mass, mass_difference = float(weights.sum()), float(weights @ np.expm1(far_ratio))
@@ -318,7 +320,7 @@ def cut(
 
 def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Array, Array, Array]:
     """Return nodes from `low` to `high`, and at them log of Q b times the node distance, and log r."""
-    step = FALL / k
+    step = FAR_STEP / k
     hold((high - low) / step)
     x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
     base, ratio = pair(x)
@@ -329,7 +331,7 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
 
 def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_mass: float) -> LeftTail:
     """Return the loss without its lower tail."""
-    step, far = FALL / k, edge + EDGE / k
+    step, far = FAR_STEP / k, edge + EDGE / k
     hold(2.0 * far / step)
     x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
     base, ratio = pair(x)
@@ -357,9 +359,9 @@ class UncutLoss:
 
     def moments(self) -> tuple[float, float]:
         """Return about the mean of the loss and of its square, from its CGF."""
-        one, two = self.loss.cgf(np.array([NEAR, 2.0 * NEAR])).tolist()
-        variance = max(two - 2.0 * one, 0.0) / NEAR**2
-        mean = one / NEAR - 0.5 * variance * NEAR
+        one, two = self.loss.cgf(np.array([SMALL_ORDER, 2.0 * SMALL_ORDER])).tolist()
+        variance = max(two - 2.0 * one, 0.0) / SMALL_ORDER**2
+        mean = one / SMALL_ORDER - 0.5 * variance * SMALL_ORDER
         return mean, variance + mean * mean
 
     def tilted(self, t: float) -> Tilted:

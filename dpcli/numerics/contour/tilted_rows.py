@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
+from dpcli.numerics.contour.cut import FARTHEST, STEP_OVER_STRIP, STRIP_SHARPNESS
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.products import decaying_characteristic_less_one, product
@@ -161,8 +161,8 @@ class SplitRows:
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
         self._uncut, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
-        self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
-        self._largest_step = NODES * self._height
+        self._height = min(nodes.strip, STRIP_SHARPNESS / (sharpness * nodes.line.rise(edge)))
+        self._largest_step = STEP_OVER_STRIP * self._height
 
     def _log_share(self, w: Array | ComplexArray) -> ComplexArray:
         """Return the logarithm of the weight."""
