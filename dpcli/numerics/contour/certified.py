@@ -47,35 +47,37 @@ if TYPE_CHECKING:
     from dpcli.numerics.grid.large_losses import LargeLosses
 
 NARROW = 2e-9  # relative width of an interval at which no other method is tried
-ENOUGH = 2e-7  # relative width after one big jump at which no other method is tried, because the others would take much longer
+NARROW_AFTER_JUMP = 2e-7  # the same after one big jump, because the other methods would take much longer
+NARROW_IF_TINY = 4e-6  # the same after the sum over the number of large losses
+NARROW_LOG_IF_TINY = 4e-3  # width of the bounds of this sum on log delta
+NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; narrower ones would take long for whole curves
+WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
+TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
-# Log delta below which the sum over the number of large losses is tried before one big jump, the relative width of its interval of epsilon
-# at which no other method is tried, and the width of its bounds on log delta.
-TINY, CLOSE, CLOSE_LOG = -200.0, 4e-6, 4e-3
-LOOKS = 2  # most smoothed pairs of contours for bounds on delta, each with more nodes
-LOOSE = 3e-5  # width of bounds on log delta at which smoothing ends, because whole curves are computed and narrower bounds need more nodes
-VAGUE = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
+MAX_SMOOTHED_PAIRS = 2  # most smoothed pairs of contours for bounds on delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
-QUICK = 1.5e5  # cells for the unchanged integrand, if one big jump may give a narrower interval
-JUMP = 1.4e7  # cells for one big jump
-LARGE = 1.6e7  # cells for the sum over the number of large losses
-BESIDE = 5e5  # cells for the unchanged integrand, if some but not all losses have a far tail
-# With more than MAX_PARTS losses: cells for each loss of the unchanged integrand, and for one big jump.
-ROW, JUMP_OF_MANY = 8e3, 1.9e7
-CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the unchanged integrand is tried
-FEWEST = 1000.0  # fewest nodes of a smoothed pair
-STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
-MORE = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
-SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
+FIRST_CELLS = 1.5e5  # cells for the unchanged integrand, if all losses have a far tail
+FIRST_CELLS_IF_MIXED = 5e5  # the same, if only some losses have a far tail
+FIRST_CELLS_PER_LOSS = 8e3  # the same for each loss, if there are more than MAX_PARTS
+JUMP_CELLS = 1.4e7  # cells for one big jump
+JUMP_CELLS_OF_MANY = 1.9e7  # the same, if there are more than MAX_PARTS losses
+LARGE_LOSSES_CELLS = 1.6e7  # cells for the sum over the number of large losses
+MAX_CHERNOFF_RATIO = (
+    1.35  # with many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
+)
+MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a smoothed pair
+MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
+NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
+LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
 NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
-# Logarithm of the parts, relative to delta, that a rough contour for the second direction may cut off. It suffices if delta is smaller by
-# more than these parts in this direction, and saves work if the first direction's contour has more than MANY_NODES nodes.
-ROUGH, MANY_NODES = -7.0, 1000
-AS_NARROW = 2.0  # largest ratio of the widths of the two directions' intervals, if both are of the same kind
-# Distance of two bounds beyond which they contradict each other: relative for epsilon, of the logarithms for delta; and the least one of
-# epsilons. It far exceeds the rounding of a certificate.
-CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1e-12
-MUCH_BETTER = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
+# If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
+# parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
+ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
+MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' intervals, if both are smoothed
+# Two bounds contradict each other beyond this distance, relative for epsilon and of the logarithms for delta. It far exceeds the rounding.
+CONTRADICTION = 1e-6
+LEAST_CONTRADICTION = 1e-12  # absolute distance of epsilons that is never a contradiction
+CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
 T = TypeVar("T")
@@ -138,7 +140,7 @@ def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None
     """Return the bounds by the number of large losses, for sampled Gaussian steps; None if they do not apply or take too much work."""
     from dpcli.numerics.grid.large_losses import large_losses
 
-    return _limited_to(LARGE, lambda: large_losses(losses, log_delta, epsilon))
+    return _limited_to(LARGE_LOSSES_CELLS, lambda: large_losses(losses, log_delta, epsilon))
 
 
 def _few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | None:
@@ -157,9 +159,9 @@ def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
         yield Attempt(losses, t, factor_without_bulk)
     yield Attempt(losses, t, whole_factor)
-    capped = capped_losses(losses, log_delta + SHARE)
+    capped = capped_losses(losses, log_delta + LOG_CAPPED_SHARE)
     if capped is not None:
-        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + SHARE)
+        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + LOG_CAPPED_SHARE)
     if not nearly_noiseless:
         yield Attempt(losses, t, factor_without_bulk)
 
@@ -191,21 +193,21 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
         jumps = cuttable(losses)
         if jumps:
             ends = _epsilon_first(losses, log_delta, ends)
-            if not _is_narrow(ends, CLOSE) and log_delta < TINY:
+            if not _is_narrow(ends, NARROW_IF_TINY) and log_delta < TINY_LOG_DELTA:
                 ends = _epsilon_of_large_losses(losses, log_delta, ends)
-                if _is_narrow(ends, CLOSE):
+                if _is_narrow(ends, NARROW_IF_TINY):
                     return ends
             if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
                 ends, jumps = _epsilon_jumped(losses, log_delta, ends), False
-            if _is_narrow(ends, ENOUGH):
+            if _is_narrow(ends, NARROW_AFTER_JUMP):
                 return ends
         ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
         if not _is_narrow(ends, NARROW):
             ends, error = _epsilon_smoothed(losses, log_delta, ends)
             refused = refused or error
-        if jumps and not _is_narrow(ends, ENOUGH):
+        if jumps and not _is_narrow(ends, NARROW_AFTER_JUMP):
             ends = _epsilon_jumped(losses, log_delta, ends)
-        if not _is_narrow(ends, LOOSE):
+        if not _is_narrow(ends, NARROW_SMOOTHED):
             ends = _epsilon_of_few_atoms(losses, log_delta, ends)
     if refused and not math.isfinite(ends[1]):
         raise refused
@@ -215,12 +217,12 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
 def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
     """Return whether one big loss may decide epsilon: at the tilt for delta, the far tails hold much of the tilted mass.
 
-    Only with losses of other kinds does this need an answer. Without them a contour fails because of the tails, if it fails.
+    It is assumed for many losses, and if all losses have far tails, because only these can make a contour fail then.
     """
     if all(hasattr(loss, "cut") for loss, _ in losses) or len(losses) > MAX_PARTS:
         return True
     tailed = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
-    without_tails = capped_losses(tailed, log_delta + SHARE)
+    without_tails = capped_losses(tailed, log_delta + LOG_CAPPED_SHARE)
     if without_tails is None:
         return True
     at = np.array([tilt_for(losses, log_delta)])
@@ -231,7 +233,7 @@ def _epsilon_jumped(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """Return `ends`, narrowed by the method of one big jump."""
     from dpcli.numerics.contour.jumped import epsilon_by_jump
 
-    cells = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
+    cells = JUMP_CELLS if len(losses) <= MAX_PARTS else JUMP_CELLS_OF_MANY
     jumped = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
     return ends if jumped is None else _intersection(ends, Ends(*jumped))
 
@@ -297,25 +299,25 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], ti
     """
     from dpcli.numerics.contour.smoothed import FEW, MANY, best_contour_pair
 
-    capped = capped_losses(losses, log_delta + SHARE)
-    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + SHARE)
+    capped = capped_losses(losses, log_delta + LOG_CAPPED_SHARE)
+    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + LOG_CAPPED_SHARE)
     t, nodes, least = tilt_for(losses, log_delta) if tilt is None else tilt, FEW, 0.0
-    t = min(t, STEEPEST * t / max(float(total_cgf(losses, np.array([t]))[0]), STEEPEST))
+    t = min(t, MAX_SMOOTHED_CGF * t / max(float(total_cgf(losses, np.array([t]))[0]), MAX_SMOOTHED_CGF))
     while nodes <= MANY and not least > remaining():
         start = remaining()
         try:
             with allowance(math.inf, share=0.5):
                 pair = best_contour_pair(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
         except NotRepresentable:
-            if nodes > FEW or nodes < FEWEST:
+            if nodes > FEW or nodes < MIN_SMOOTHED_NODES:
                 raise
-            nodes /= MORE  # a pair with few nodes is better than none
+            nodes /= NODE_GROWTH  # a pair with few nodes is better than none
             continue
         if pair is None:
             break
         yield pair
         spent = start - remaining() if math.isfinite(start) else 0.0
-        nodes, least = MORE * nodes, 1.5 * MORE * spent
+        nodes, least = NODE_GROWTH * nodes, 1.5 * NODE_GROWTH * spent
 
 
 def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
@@ -323,14 +325,18 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
     This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice.
     """
-    if len(losses) <= MAX_PARTS:
-        if not all(hasattr(loss, "cut") for loss, _ in losses):
-            return _limited_to(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
-        return (
-            _limited_to(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole_factor), log_delta, ends))
-            or ends
-        )
-    return _limited_to(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
+    if len(losses) > MAX_PARTS:
+        narrowed = _limited_to(FIRST_CELLS_PER_LOSS * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends))
+    elif not all(hasattr(loss, "cut") for loss, _ in losses):
+        narrowed = _limited_to(FIRST_CELLS_IF_MIXED, lambda: _epsilon_with_bulk(losses, log_delta, ends))
+    else:
+        narrowed = _limited_to(FIRST_CELLS, lambda: _epsilon_near(_unchanged(losses, log_delta), log_delta, ends))
+    return narrowed or ends
+
+
+def _unchanged(losses: Losses, log_delta: float) -> Attempt:
+    """Return the attempt with the unchanged integrand, at the tilt for log_delta."""
+    return Attempt(losses, tilt_for(losses, log_delta), whole_factor)
 
 
 def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
@@ -351,11 +357,9 @@ def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     t = tilt_for(losses, log_delta)
     at = np.array([t])
     chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
-    return (
-        ends
-        if chernoff > CLIFF * first_estimate(losses, log_delta)
-        else _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
-    )
+    if chernoff > MAX_CHERNOFF_RATIO * first_estimate(losses, log_delta):
+        return ends
+    return _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
 
 
 def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
@@ -370,8 +374,8 @@ def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
 def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
     """Return `ends`, narrowed by one way to a contour.
 
-    The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave. Away from the
-    saddle point more nodes may be needed.
+    The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave, because away
+    from the saddle point more nodes may be needed.
     """
     for again in (False, True):
         if again and not ends[0] < ends[1] < math.inf:
@@ -417,18 +421,18 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
         yield few, NARROW
     yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
     if cuttable(losses):
-        cells = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE
-        first = _limited_to(cells, lambda: Attempt(losses, tilt_for(losses, near), whole_factor).contour(near, epsilon))
+        cells = FIRST_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else FIRST_CELLS_IF_MIXED
+        first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
-        large = _large_losses(losses, near, epsilon) if near < TINY else None
+        large = _large_losses(losses, near, epsilon) if near < TINY_LOG_DELTA else None
         if large is not None:
-            yield large[0], CLOSE_LOG
+            yield large[0], NARROW_LOG_IF_TINY
         from dpcli.numerics.contour.jumped import jump_to
 
-        jumped = _limited_to(JUMP, lambda: jump_to(losses, epsilon, near))
+        jumped = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
         if jumped is not None:
-            yield jumped, ENOUGH
+            yield jumped, NARROW_AFTER_JUMP
     for attempt in attempts(losses, near):
         for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
             contour = attempt.contour(near, at)
@@ -436,8 +440,8 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
                 yield contour, NARROW
     atoms = _few_atoms(losses, near, epsilon)
     if atoms is not None:
-        yield atoms, LOOSE
-    yield from ((pair, LOOSE) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), LOOKS))
+        yield atoms, NARROW_SMOOTHED
+    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
 
 
 def cuttable(losses: Losses) -> bool:
@@ -462,11 +466,11 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
     The contours are for log delta near `near`. If their bounds are vague, contours for the log delta of one big loss alone are tried too.
     """
     low, high = _log_delta_near(losses, epsilon, near)
-    if not high - low <= VAGUE and cuttable(losses):
-        from dpcli.numerics.contour.jumped import LEAST, log_delta_of_one
+    if not high - low <= WIDE_LOG_DELTA and cuttable(losses):
+        from dpcli.numerics.contour.jumped import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST))
+            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST_LOG_DELTA))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 
@@ -509,15 +513,18 @@ def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | Non
         t = first.tilt if math.isfinite(first.tilt) else 1.0 / max(first.upper, 1e-6)
         far, cumulants = total_cgf_about(losses, t)  # a contour at this tilt needs them too
         chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
-        if chernoff > log_delta + MUCH_BETTER or not math.isfinite(first.tilt):
+        if chernoff > log_delta + CHERNOFF_EXCESS or not math.isfinite(first.tilt):
             z = t * np.geomspace(0.1, 100.0, 10)
             chernoff = min(chernoff, _log_chernoff(z, total_cgf(losses, z), first.upper))
         if chernoff <= log_delta:
             return None
         if not math.isfinite(first.tilt):
             return ends
-        # After a smoothed pair, the other methods failed in the first direction and would fail in this one, so no work is kept for them.
-        share, enough = (1.0, max(NARROW, AS_NARROW * (1.0 - first.lower / first.upper))) if first.smoothed else (0.67, NARROW)
+        # If a smoothed pair was needed in the first direction, the other methods would fail in this one too, so no work is kept for them.
+        if first.smoothed:
+            share, enough = 1.0, max(NARROW, MAX_WIDTH_RATIO * (1.0 - first.lower / first.upper))
+        else:
+            share, enough = 0.67, NARROW
         with suppress(NotRepresentable), allowance(math.inf, share=share):
             for curve in _curves_like(losses, first, log_delta):
                 if curve.log_delta(first.upper)[1] <= log_delta:
@@ -538,7 +545,7 @@ def _curves_like(losses: Losses, first: Ends, log_delta: float) -> Iterator[Cont
     if first.smoothed:
         yield from smoothed_pairs(losses, log_delta, (first.upper,), first.tilt)
         return
-    for negligible in (ROUGH, NEGLIGIBLE) if first.nodes > MANY_NODES else (NEGLIGIBLE,):
+    for negligible in (ROUGH_NEGLIGIBLE, NEGLIGIBLE) if first.nodes > MANY_NODES else (NEGLIGIBLE,):
         contour = build(losses, log_delta, first.tilt, epsilon=first.upper, negligible=negligible)
         if contour is None:
             return

@@ -13,7 +13,7 @@ import math
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.contour.certified import SHARE, capped_losses
+from dpcli.numerics.contour.certified import LOG_CAPPED_SHARE, capped_losses
 from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle, tilt_for
 from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
@@ -49,8 +49,8 @@ def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, 
     """Return the intervals of one block. Questions with wide intervals are computed again without the far upper tail of the loss."""
     low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
     most, least = int(counts.max()), float(log_deltas.min())
-    capped = capped_losses(((loss, most),), least + SHARE)
-    for one, log_lost in ((loss, -math.inf), (capped[0][0] if capped else None, least + SHARE)):
+    capped = capped_losses(((loss, most),), least + LOG_CAPPED_SHARE)
+    for one, log_lost in ((loss, -math.inf), (capped[0][0] if capped else None, least + LOG_CAPPED_SHARE)):
         wide = np.flatnonzero(~((high - low <= NARROW * high) & np.isfinite(high)))
         if one is None or not len(wide):
             continue

@@ -28,7 +28,7 @@ from dpcli.numerics.contour import cut_rows as rows_module
 from dpcli.numerics.contour import jumped
 from dpcli.numerics.contour.cut_rows import CutRows, cut_rows
 from dpcli.numerics.contour.jump import jump
-from dpcli.numerics.contour.tilted_rows import _products_and_gap
+from dpcli.numerics.contour.tilted_rows import _products_and_difference
 from dpcli.numerics.mixture import ShiftedRemove, binomial_mixture
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
@@ -132,7 +132,7 @@ def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:
     losses = directions(merged(steps))[0]
     try:
         here = jumped.epsilon_by_jump(losses, log_delta)
-        with mock.patch.object(jumped, "ROWS", 10**9):
+        with mock.patch.object(jumped, "FEWEST_IN_TABLE", 10**9):
             there = jumped.epsilon_by_jump(losses, log_delta)
     except NotRepresentable:
         here = there = None
@@ -171,7 +171,7 @@ def test_moments_of_rows_are_those_of_a_dense_rule(level: float) -> None:
     z = np.array([0.5, 3.0, 12.0]) / level
     change, error = found.changes(z)
     power = z[1:]
-    log_whole, log_share = found.log_short(power)
+    log_whole, log_share = found.log_inverse_moments(power)
     wholes, shares = np.zeros(2), np.zeros(2)
     for row in range(len(COUNTS)):
         weights, ratio, small = dense(found, row)
@@ -230,7 +230,7 @@ def test_a_difference_of_products_keeps_its_digits() -> None:
     """Where products differ by 1e-18 of themselves; counts through logarithms."""
     less, beyond = np.full((3, 1), -1e-3 + 2e-3j), np.full((3, 1), 1e-19 - 2e-19j)
     rests, counts = np.full(3, 3e-19 + 0.0j), np.array([1.0, 40.0, 1.0])
-    both, _, gap = _products_and_gap(less, beyond, rests, counts)
+    both, _, gap = _products_and_difference(less, beyond, rests, counts)
     phi = 1.0 - 1e-3 + 2e-3j
     assert gap[0] == pytest.approx(42.0 * (4e-19 - 2e-19j) * phi**41, rel=1e-12, abs=0.0)
     assert both[0] == pytest.approx(phi**42, rel=1e-13)
@@ -253,7 +253,7 @@ def test_rows_cut_too_low_and_left_out_too_soon_still_certify(share: float, monk
             assert found is not None
             assert found.log_delta(high)[0] <= log_delta
             assert found.log_delta(low)[1] >= log_delta
-        assert part.lost > 1e-8  # as much as decides
+        assert part.left_out_mass > 1e-8  # as much as decides
 
 
 def test_what_is_left_out_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
