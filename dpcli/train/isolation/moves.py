@@ -305,7 +305,7 @@ def index(call: Call) -> Layouts:
         Mixed: The records of the indices would be paired with other records, of another index or of the tensor.
     """
     indices, self_layout = Indices.of(call), call.layout_of(call["self"])
-    holding_records = [*indices.rows, *indices.positions]
+    holding_records: list[AlongRecords | RecordIndices] = [*indices.rows, *indices.positions]
     if len({layout.dim for layout in holding_records}) > 1:
         raise Mixed(f"{call.name}, {PAIRED}")
     if not isinstance(self_layout, AlongRecords):
