@@ -136,8 +136,8 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 class RunCharge:
     """The charge of a run. It is reserved before the first step, and released if the run stops before that step.
 
-    The run is charged before its first sum over private records. From then on, a failure may depend on a record, and a released charge would
-    reveal that. Before the first sum, a failure depends only on the file, the program and synthetic records.
+    The run is charged before its first sum over private records. From then on, a failure may depend on a record, and a released charge
+    would reveal that. Before the first sum, a failure depends only on the file, the program and synthetic records.
 
     Attributes:
         key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
