@@ -250,7 +250,7 @@ def test_published_batches_of_a_descent_are_not_drawn() -> None:
     for reference in references("last-iterate"):
         for situation, claims in prices(reference):
             if "drawn" in reference.keys:
-                rate = float(str(reference.keys["rate"]))
+                rate = float(str(reference.keys["inclusion"]))
                 p, q = descended(situation, 3.0)
                 assert exceeds(*(np.append(rate * law, 1.0 - rate) for law in (p, q)), claims), situation
 

@@ -467,7 +467,7 @@ DESCENTS = (
     ),
     Reference(
         "last-iterate",
-        {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "rate": 0.3, **STEP},
+        {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "inclusion": 0.3, **STEP},
         _drawn_descents(3, 0.99, 0.3, 1.0),
         loss=1.0,
     ),

@@ -27,7 +27,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 from dpcli.numerics.work import shared
 
-READ_WITH = {"lipschitz": "diameter", "batch_size": "diameter", "rate": "drawn"}  # keys, and those with which they are read
+READ_WITH = {"lipschitz": "diameter", "batch_size": "diameter", "inclusion": "drawn"}  # keys, and those with which they are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class LastIterateSpec(Spec):
     20, learning_rate 0.1, strong_convexity 0.1, 1,000 iterations and delta 1e-6, for example, epsilon is 3.30 under zero-out, in place
     of 8.31 for all models. `steps` of the entry is the number of runs.
 
-    With drawn and rate, each step draws a new batch in secret, by Poisson or fixed-size sampling. The last steps are then charged as
+    With drawn and inclusion, each step draws a new batch in secret, by Poisson or fixed-size sampling. The last steps are then charged as
     sampled steps with a part of the noise, and all earlier ones as one Gaussian with the rest, if this is cheaper than all steps. A Poisson
     batch may hold all records, and smoothness must hold for it too.
 
@@ -131,7 +131,7 @@ class LastIterateSpec(Spec):
         Literal["poisson", "fixed-size"] | None,
         Key("how each step draws a batch, in secret; by default batches are fixed", claim=True),
     ] = None
-    rate: Annotated[float | None, Key("probability that a record is in the batch of a step, with drawn", RATE)] = None
+    inclusion: Annotated[float | None, Key("probability that a record is in the batch of a step, with drawn", RATE)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if not self.learning_rate * self.smoothness <= 2.0:
@@ -154,7 +154,7 @@ class LastIterateSpec(Spec):
 
     @property
     def unsampled(self) -> str:
-        return "whose keys drawn and rate say how the steps of a run draw their batches"
+        return "whose keys drawn and inclusion say how the steps of a run draw their batches"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return one Gaussian, or the cheaper of all sampled steps and the last ones with a Gaussian.
@@ -174,7 +174,7 @@ class LastIterateSpec(Spec):
         ways = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
         mu = neighbours.contribution_bounds / self.noise_multiplier
         opposite = neighbours.replaces and self.drawn == "poisson"
-        rate, width = float(self.rate or 1.0), self._width(neighbours)
+        rate, width = float(self.inclusion or 1.0), self._width(neighbours)
         split = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite)
         if split is not None:
             steps, share, shift = split
@@ -184,13 +184,13 @@ class LastIterateSpec(Spec):
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
         """Return one step with noise multiplied by `factor`, on the batch that it draws."""
-        assert self.rate is not None
+        assert self.inclusion is not None
         step = GaussianSpec(noise_multiplier=self.noise_multiplier * factor)
         if self.drawn == "poisson":
-            return step.poisson(self.rate, neighbours).unclaimed()
+            return step.poisson(self.inclusion, neighbours).unclaimed()
         if not neighbours.replaces:
             raise InputError(f"batches of fixed size need adjacency = replace-one, found {neighbours.adjacency.value}")
-        return fixed_size(step.resolve(neighbours), self.rate, neighbours.records).unclaimed()
+        return fixed_size(step.resolve(neighbours), self.inclusion, neighbours.records).unclaimed()
 
     def _gap(self) -> float:
         """Return 1 - c, rounded down, where a step is c-Lipschitz: its derivative is between 1 - learning_rate * smoothness and 1 -
