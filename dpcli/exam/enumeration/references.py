@@ -489,6 +489,7 @@ def _selection(trials: dict[str, object], generating: Function) -> Reference:
 
 SELECTIONS = (
     _selection({"distribution": "poisson", "mean": 2.0}, lambda x: np.exp(2.0 * (x - 1.0))),
+    _selection({"distribution": "binomial", "mean": 2.0, "most": 4}, lambda x: (0.5 + 0.5 * x) ** 4),
     _selection({"distribution": "geometric", "gamma": 0.5}, lambda x: 0.5 * x / (1.0 - 0.5 * x)),
     _selection({"distribution": "logarithmic", "gamma": 0.5}, lambda x: np.log1p(-0.5 * x) / math.log(0.5)),
 )
