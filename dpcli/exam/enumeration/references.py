@@ -284,6 +284,12 @@ ADDITIVE_NOISE = (
     ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    *(
+        Reference(
+            "truncated-laplace", {"scale": 2.0, "sensitivity": 1.0, "bound": most}, bare(noise.truncated_laplace(most), 2.0, 1.0)
+        )
+        for most in (0.8, 1.0, 6.0)
+    ),
     # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),

@@ -112,7 +112,7 @@ class ZcdpSpec(GivenSpec):
     one record or for the unit.
 
     Bounds: upper. `account` shows a lower bound, which a Gaussian that the statement allows attains, together with randomised response of
-    epsilon xi, and with revealing everything with probability delta. No finite epsilon at or below the stated delta.
+    epsilon xi, and with revealing everything with probability delta. No finite epsilon at delta = 0, or below the stated delta.
 
     Source: the numbers are the author's. Bun & Steinke 2016, arXiv:1605.02065 (Definition 1.1, and section 8 for delta); conversion
     Canonne, Kamath, Steinke 2020, arXiv:2004.00010.
