@@ -17,7 +17,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.arrays import Array
 from tests.cases import of_each
 from tests.mechanisms.trials import TRIALS, Counts, selected
@@ -103,7 +103,7 @@ def test_no_selection_of_what_was_stated_does_worse(trials: Counts) -> None:
     """Among them runs that reveal everything with some probability, whose Renyi divergences are infinite."""
     random = Random(SEED)
     for epsilon, reveals in ((0.5, 0.0), (0.3, 1e-3), (1.5, 0.02)):
-        inner: Mechanism = Approx(epsilon, reveals) if reveals else Pure(epsilon)
+        inner: Mechanism = approx(epsilon, reveals) if reveals else Pure(epsilon)
         mechanism = RepeatAndSelect(inner, trials)
         profile = PldProfile(((mechanism, 1),))
         uppers = [profile.delta(at).upper for at in AT]

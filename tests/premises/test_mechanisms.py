@@ -93,6 +93,21 @@ def test_noise_of_floating_point_numbers_shows_what_it_was_added_to() -> None:
     assert only.mean() > 0.5  # delta at every epsilon; pure epsilon = 1 claims 0
 
 
+def test_noise_that_is_moved_to_its_bound_shows_more() -> None:
+    """A draw beyond the bound becomes the bound, which shows what the noise was added to."""
+    for reference in references("truncated-laplace"):
+        bound, scale = (float(str(reference.keys[key])) for key in ("bound", "scale"))
+        for situation, claims in prices(reference):
+            (total, *_) = noise.sums(situation.adjacency, "bare", 1.0)
+
+            def moved(records: Records, total: noise.Sum = total, bound: float = bound, scale: float = scale) -> Array:
+                edges = 0.1 * np.arange(-100.0, 100.0) - total(records)  # the bound is a multiple of 0.1
+                below = np.where(edges <= -bound, 0.0, np.where(edges > bound, 1.0, stats.laplace.cdf(edges, scale=scale)))
+                return np.diff(below)  # of the cells that contain their left edges
+
+            assert exceeds(*laws(moved, situation), claims), situation
+
+
 def test_a_record_that_chooses_its_own_contribution_moves_more() -> None:
     """A draw that depends on the record: the largest contribution, always."""
     for reference in references("gaussian-mixture"):
