@@ -3,7 +3,7 @@
 Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
 
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
-1. The number of participations (apart.py), for losses with very little noise.
+1. The number of participations (little_noise.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
    For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
@@ -40,9 +40,9 @@ from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import CountedLoss
     from dpcli.numerics.contour.few_atoms import FewAtoms
     from dpcli.numerics.contour.few_steps import FewSteps
+    from dpcli.numerics.contour.little_noise import CountedLoss
     from dpcli.numerics.contour.smoothed import ContourPair
     from dpcli.numerics.grid.large_losses import LargeLosses
 
@@ -119,12 +119,12 @@ class Attempt(NamedTuple):
         return build(self.losses, log_delta, self.t, self.factor, self.log_lost, epsilon)
 
 
-def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
+def _little_noise(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
     """Yield the sums over the numbers of participations, if all losses have very little noise."""
     if all(getattr(loss, "nearly_noiseless", False) for loss, _ in losses):
-        from dpcli.numerics.contour.apart import counts_apart
+        from dpcli.numerics.contour.little_noise import counted_losses
 
-        yield from counts_apart(losses, log_delta)
+        yield from counted_losses(losses, log_delta)
 
 
 def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
@@ -186,7 +186,7 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
             ends = _intersection(ends, Ends(*few.epsilon()))
             if _is_narrow(ends, NARROW):
                 return ends
-        for counts in _counts_apart(losses, log_delta):
+        for counts in _little_noise(losses, log_delta):
             ends = _intersection(ends, Ends(*counts.epsilon(log_delta), math.nan))
             if _is_narrow(ends, NARROW):
                 return ends
@@ -198,7 +198,7 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
                 if _is_narrow(ends, NARROW_IF_TINY):
                     return ends
             if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
-                ends, jumps = _epsilon_jumped(losses, log_delta, ends), False
+                ends, jumps = _epsilon_by_jump(losses, log_delta, ends), False
             if _is_narrow(ends, NARROW_AFTER_JUMP):
                 return ends
         ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
@@ -206,7 +206,7 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
             ends, error = _epsilon_smoothed(losses, log_delta, ends)
             refused = refused or error
         if jumps and not _is_narrow(ends, NARROW_AFTER_JUMP):
-            ends = _epsilon_jumped(losses, log_delta, ends)
+            ends = _epsilon_by_jump(losses, log_delta, ends)
         if not _is_narrow(ends, NARROW_SMOOTHED):
             ends = _epsilon_of_few_atoms(losses, log_delta, ends)
     if refused and not math.isfinite(ends[1]):
@@ -229,13 +229,13 @@ def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
     return not float((total_cgf(tailed, at) - total_cgf(without_tails, at))[0]) < NEGLIGIBLE_TAIL
 
 
-def _epsilon_jumped(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_by_jump(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """Return `ends`, narrowed by the method of one big jump."""
-    from dpcli.numerics.contour.jumped import epsilon_by_jump
+    from dpcli.numerics.contour.jump_levels import epsilon_by_jump
 
     cells = JUMP_CELLS if len(losses) <= MAX_PARTS else JUMP_CELLS_OF_MANY
-    jumped = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
-    return ends if jumped is None else _intersection(ends, Ends(*jumped))
+    by_jump = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
+    return ends if by_jump is None else _intersection(ends, Ends(*by_jump))
 
 
 def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: Ends) -> Ends:
@@ -352,7 +352,7 @@ def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
 def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """Return `ends`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
-    from dpcli.numerics.contour.jumped import first_estimate
+    from dpcli.numerics.contour.jump_levels import first_estimate
 
     t = tilt_for(losses, log_delta)
     at = np.array([t])
@@ -419,7 +419,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
     few = _few_steps(losses, near)
     if few is not None:
         yield few, NARROW
-    yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
+    yield from ((counts, NARROW) for counts in _little_noise(losses, near))
     if cuttable(losses):
         cells = FIRST_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else FIRST_CELLS_IF_MIXED
         first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
@@ -428,11 +428,11 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
         large = _large_losses(losses, near, epsilon) if near < TINY_LOG_DELTA else None
         if large is not None:
             yield large[0], NARROW_LOG_IF_TINY
-        from dpcli.numerics.contour.jumped import jump_to
+        from dpcli.numerics.contour.jump_levels import jump_to
 
-        jumped = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
-        if jumped is not None:
-            yield jumped, NARROW_AFTER_JUMP
+        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
+        if by_jump is not None:
+            yield by_jump, NARROW_AFTER_JUMP
     for attempt in attempts(losses, near):
         for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
             contour = attempt.contour(near, at)
@@ -454,7 +454,7 @@ def cuttable(losses: Losses) -> bool:
     if not all(hasattr(loss, "cut") or uncut(loss) for loss, _ in losses):
         return False
     if len(losses) > MAX_PARTS:
-        from dpcli.numerics.contour.jumped import in_rows
+        from dpcli.numerics.contour.jump_levels import in_rows
 
         return len(in_rows(losses)[1]) <= MAX_PARTS
     return True
@@ -467,7 +467,7 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
     """
     low, high = _log_delta_near(losses, epsilon, near)
     if not high - low <= WIDE_LOG_DELTA and cuttable(losses):
-        from dpcli.numerics.contour.jumped import LEAST_LOG_DELTA, log_delta_of_one
+        from dpcli.numerics.contour.jump_levels import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
             again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST_LOG_DELTA))
