@@ -28,6 +28,7 @@ class Spec:
             noise is possible.
         discrete_twin: The type with the same noise on whole numbers, if this type draws floating-point numbers that are published.
         shows_presence: Whether the release shows if a record takes part, so that the type makes no sense under add-remove.
+        final_only: Whether the cost holds only if no model but the last one is released.
     """
 
     __slots__ = ()
@@ -40,6 +41,7 @@ class Spec:
     fixed_threshold: ClassVar[bool] = False
     discrete_twin: ClassVar[str | None] = None
     shows_presence: ClassVar[bool] = False
+    final_only: ClassVar[bool] = False
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """Yield each inconsistency of the keys, as (key, expected, found)."""

@@ -157,7 +157,7 @@ def chain(size: int, length: int, seed: int) -> list[Array]:
     return [row / row.sum() for row in np.exp(logs)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(st.integers(2, 4), st.integers(2, 5), st.integers(0, 2**32 - 1))
 def test_group_theorems_cover_random_chains(size: int, length: int, seed: int) -> None:
     """k single changes in a row, each covered by the record-level mechanism: the ends are covered by its group."""

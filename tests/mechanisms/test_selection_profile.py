@@ -97,7 +97,7 @@ def test_an_order_of_the_outcomes_nearly_attains_the_bound(trials: NegativeBinom
         assert 0.9 * math.exp(log_delta) < attained <= math.exp(log_delta) * (1.0 + 1e-9), log_delta
 
 
-@pytest.mark.sampled(1, 4)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_no_selection_of_what_was_stated_does_worse(trials: NegativeBinomial | PoissonTrials) -> None:
     """Among them runs that reveal everything with some probability, whose Renyi divergences are infinite."""

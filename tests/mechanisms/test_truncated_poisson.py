@@ -120,7 +120,7 @@ def covers(bound: Mechanism, with_it: Array, without: Array) -> None:
     st.sampled_from([0.7, 2.0]),
     st.sampled_from(sorted(NOISES)),
 )
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_every_cut_where_cuts_are_rare(
     others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str
 ) -> None:

@@ -89,7 +89,10 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
             epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
             log_wanted = log_delta - n * cumulant + t * epsilon
             gaps = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
-            steps += [2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300)]
+            steps += [
+                2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta),
+                2.0 * math.pi / max(float(np.nanmin(np.append(gaps, math.inf))), 1e-300),
+            ]
             targets.append(NEGLIGIBLE + log_wanted)
     step, fewest = min(steps), float(counts.min())
     width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)

@@ -157,7 +157,7 @@ class Contour:
         turns = 2.0 * math.pi * self.t / self.step
         shift = 2.0 * math.pi * (self.far - self.t) / self.step
         left = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
-        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(left)))
+        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(np.append(left, math.inf))))
 
 
 def tilt_for(losses: Losses, log_delta: float) -> float:
@@ -300,7 +300,8 @@ def build(
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
     # The aliases fall by e^{-2 pi t / step} on one side, and by e^{-2 pi (s - t) / step} on the other, for any s of `far`.
     exponents = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
-    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(exponents)), 1e-300))
+    least = max(float(np.nanmin(np.append(exponents, math.inf))), 1e-300)
+    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / least)
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))

@@ -1,4 +1,4 @@
-"""The preparation of a run. It combines a plan with its data, model, optimizer and canaries into a trainer that can take steps."""
+"""The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps."""
 
 from __future__ import annotations
 

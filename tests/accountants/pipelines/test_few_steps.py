@@ -139,7 +139,7 @@ def test_the_total_variation_of_two_steps_agrees_with_quadrature(adjacency: Adja
 TINY_RATES = [1e-9, 1e-12, 1e-20, 1e-50, 1e-160, 1e-300, 5e-324]
 
 
-@pytest.mark.sampled(0, 2)
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
 @pytest.mark.parametrize("rate", TINY_RATES)
 @pytest.mark.parametrize("counts", [(2, 4, 1000), pytest.param((10**18,), marks=pytest.mark.nightly)], ids=["few", "many"])
@@ -253,7 +253,7 @@ def test_few_nodes_widen_the_interval_and_no_more(
     assert spread > 1.0 or high - low <= 1e-8
 
 
-@pytest.mark.parametrize("cases", by_tier(3, 8, 100))
+@pytest.mark.parametrize("cases", by_tier(2, 3, 100))
 def test_two_and_three_steps_agree_with_contours(cases: int) -> None:
     """In both directions and of different steps: the certified bounds on delta of two algorithms overlap."""
     source, compared = random.Random(), 0
