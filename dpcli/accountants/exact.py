@@ -19,7 +19,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.certified import UNKNOWN, Ends, epsilon_between, log_delta_between, other_direction
+from dpcli.numerics.contour.certified import UNKNOWN, EpsilonBounds, epsilon_between, log_delta_between, other_direction
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
@@ -104,7 +104,7 @@ class ExactProfile(PrivacyProfile):
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
 
-def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
+def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | None:
     """Return bounds on epsilon if delta is far below the probability of the largest loss; otherwise None.
 
     Also returns None if some loss has no atom at its largest value, or if rounding would make the bounds too wide.
@@ -135,20 +135,20 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
     upper = largest + rounding
     if all(isinstance(loss, TwoPointLoss) for loss, _ in losses):
         upper = min(upper, total((count, loss.epsilon) for loss, count in losses if isinstance(loss, TwoPointLoss)))
-    return Ends(min(largest - math.exp(log_distance) - rounding, upper), upper, math.nan)
+    return EpsilonBounds(min(largest - math.exp(log_distance) - rounding, upper), upper, math.nan)
 
 
 @remembered(32)
-def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> Ends:
+def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> EpsilonBounds:
     """Return bounds on epsilon in one direction.
 
     A single step is computed from its tails. Raises NotRepresentable if no contour certifies an interval.
     """
     if is_single(losses):
         with suppress(NotRepresentable):
-            return Ends(*single_epsilon(losses[0][0], log_delta), math.nan)
+            return EpsilonBounds(*single_epsilon(losses[0][0], log_delta), math.nan)
     if len(losses) <= FEW_PARTS and _is_total_variation_within(losses, log_delta):
-        return Ends(0.0, 0.0, math.nan)
+        return EpsilonBounds(0.0, 0.0, math.nan)
     ends = None
     with suppress(NotRepresentable):  # a loss may have a contour without a table of its outcomes
         ends = _near_the_largest_loss(losses, log_delta)

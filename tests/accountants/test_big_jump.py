@@ -17,7 +17,7 @@ from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveL
 from dpcli.numerics.contour import certified
 from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.jump import jump
-from dpcli.numerics.contour.jumped import cuts, epsilon_by_jump
+from dpcli.numerics.contour.jump_levels import cuts, epsilon_by_jump
 from dpcli.numerics.contour.stretched import Stretched
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.mixture import binomial_mixture
@@ -198,8 +198,8 @@ def test_the_big_part_is_whole(rate: float, noise: float, level: float, log_mass
 
 def _finer(loss: MixtureRemoveLoss, level: float) -> CutLoss:
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("NODES", "NORMAL", "FALL"):
-            patch.setattr(f"dpcli.numerics.contour.cut.{name}", {"NODES": 0.149, "NORMAL": 0.3, "FALL": 0.14}[name] / 3.0)
+        for name, value in {"STEP_OVER_STRIP": 0.149, "MAX_STEP": 0.3, "FAR_STEP": 0.14}.items():
+            patch.setattr(f"dpcli.numerics.contour.cut.{name}", value / 3.0)
         patch.setattr("dpcli.numerics.contour.cut.MOST_NODES", 10**6)
         found = loss.cut(level, -40.0)
     assert found is not None

@@ -308,9 +308,9 @@ def test_hardly_any_noise_counts_participations() -> None:
     least, most = lattice_deltas(directions(steps)[0], bound.upper) if bound.upper < 50.0 else (0.0, 1.0)
     assert least <= 1e-6 <= most
     loss = directions(((gaussian(0.03, 0.2), 1),))[0][0][0]
-    from dpcli.numerics.contour.apart import counts_apart
+    from dpcli.numerics.contour.little_noise import counted_losses
 
-    for counts in counts_apart(((loss, 1),), math.log(1e-4)):
+    for counts in counted_losses(((loss, 1),), math.log(1e-4)):
         low, high = counts.epsilon(math.log(1e-4))
         assert single_log_delta(loss, low)[1] >= math.log(1e-4) * (1.0 + 1e-12)
         assert single_log_delta(loss, high)[0] <= math.log(1e-4) * (1.0 - 1e-12)

@@ -3,7 +3,7 @@
 Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
 
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
-1. The number of participations (apart.py), for losses with very little noise.
+1. The number of participations (little_noise.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
    For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
@@ -40,9 +40,9 @@ from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import CountedLoss
     from dpcli.numerics.contour.few_atoms import FewAtoms
     from dpcli.numerics.contour.few_steps import FewSteps
+    from dpcli.numerics.contour.little_noise import CountedLoss
     from dpcli.numerics.contour.smoothed import ContourPair
     from dpcli.numerics.grid.large_losses import LargeLosses
 
@@ -83,7 +83,7 @@ CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta 
 T = TypeVar("T")
 
 
-class Ends(NamedTuple):
+class EpsilonBounds(NamedTuple):
     """Bounds on epsilon, and how the upper bound was found.
 
     tilt: the tilt of the contour, NaN if there was none. smoothed: whether a small Gaussian loss was added. nodes: the number of nodes of a
@@ -97,7 +97,7 @@ class Ends(NamedTuple):
     nodes: int = 0
 
 
-UNKNOWN = Ends(0.0, math.inf, math.nan)
+UNKNOWN = EpsilonBounds(0.0, math.inf, math.nan)
 
 
 class Interval(Protocol):
@@ -119,12 +119,12 @@ class Attempt(NamedTuple):
         return build(self.losses, log_delta, self.t, self.factor, self.log_lost, epsilon)
 
 
-def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
+def _little_noise(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
     """Yield the sums over the numbers of participations, if all losses have very little noise."""
     if all(getattr(loss, "nearly_noiseless", False) for loss, _ in losses):
-        from dpcli.numerics.contour.apart import counts_apart
+        from dpcli.numerics.contour.little_noise import counted_losses
 
-        yield from counts_apart(losses, log_delta)
+        yield from counted_losses(losses, log_delta)
 
 
 def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
@@ -174,7 +174,7 @@ def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
     return None if all(new is old for (new, _), (old, _) in zip(capped, losses, strict=True)) else capped
 
 
-def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
+def epsilon_between(losses: Losses, log_delta: float) -> EpsilonBounds | None:
     """Return bounds on the epsilon >= 0 at which delta is e^log_delta, or None if no method gives a bound.
 
     Raises NotRepresentable if there is no bound and one of the methods was refused.
@@ -183,35 +183,35 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         few = _few_steps(losses, log_delta)
         if few is not None:
-            ends = _intersection(ends, Ends(*few.epsilon()))
+            ends = _intersection(ends, EpsilonBounds(*few.epsilon()))
             if _is_narrow(ends, NARROW):
                 return ends
-        for counts in _counts_apart(losses, log_delta):
-            ends = _intersection(ends, Ends(*counts.epsilon(log_delta), math.nan))
+        for counts in _little_noise(losses, log_delta):
+            ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
             if _is_narrow(ends, NARROW):
                 return ends
-        jumps = cuttable(losses)
-        if jumps:
+        may_jump = cuttable(losses)
+        if may_jump:
             ends = _epsilon_first(losses, log_delta, ends)
             if not _is_narrow(ends, NARROW_IF_TINY) and log_delta < TINY_LOG_DELTA:
                 ends = _epsilon_of_large_losses(losses, log_delta, ends)
                 if _is_narrow(ends, NARROW_IF_TINY):
                     return ends
             if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
-                ends, jumps = _epsilon_jumped(losses, log_delta, ends), False
+                ends, may_jump = _epsilon_by_jump(losses, log_delta, ends), False
             if _is_narrow(ends, NARROW_AFTER_JUMP):
                 return ends
         ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
         if not _is_narrow(ends, NARROW):
             ends, error = _epsilon_smoothed(losses, log_delta, ends)
             refused = refused or error
-        if jumps and not _is_narrow(ends, NARROW_AFTER_JUMP):
-            ends = _epsilon_jumped(losses, log_delta, ends)
+        if may_jump and not _is_narrow(ends, NARROW_AFTER_JUMP):
+            ends = _epsilon_by_jump(losses, log_delta, ends)
         if not _is_narrow(ends, NARROW_SMOOTHED):
             ends = _epsilon_of_few_atoms(losses, log_delta, ends)
-    if refused and not math.isfinite(ends[1]):
+    if refused and not math.isfinite(ends.upper):
         raise refused
-    return ends if math.isfinite(ends[1]) else None
+    return ends if math.isfinite(ends.upper) else None
 
 
 def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
@@ -229,25 +229,25 @@ def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
     return not float((total_cgf(tailed, at) - total_cgf(without_tails, at))[0]) < NEGLIGIBLE_TAIL
 
 
-def _epsilon_jumped(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_by_jump(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the method of one big jump."""
-    from dpcli.numerics.contour.jumped import epsilon_by_jump
+    from dpcli.numerics.contour.jump_levels import epsilon_by_jump
 
     cells = JUMP_CELLS if len(losses) <= MAX_PARTS else JUMP_CELLS_OF_MANY
-    jumped = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
-    return ends if jumped is None else _intersection(ends, Ends(*jumped))
+    by_jump = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
+    return ends if by_jump is None else _intersection(ends, EpsilonBounds(*by_jump))
 
 
-def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the sum over the number of large losses, unless it does not apply or takes too much work."""
     with suppress(NotRepresentable):
         large = _large_losses(losses, log_delta)
         if large is not None:
-            return _intersection(ends, Ends(*large[0].epsilon(log_delta, large[1]), large[0].t))
+            return _intersection(ends, EpsilonBounds(*large[0].epsilon(log_delta, large[1]), large[0].t))
     return ends
 
 
-def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
+def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
     """Return `ends`, narrowed by the contours in turn, and the error of the last refused one, if any.
 
     A refusal does not invalidate the bounds that other contours gave.
@@ -267,25 +267,25 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[
     return ends, refused
 
 
-def _epsilon_of_few_atoms(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_of_few_atoms(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by sums of rounded losses, unless these do not apply or take too much work."""
     with suppress(NotRepresentable):
-        atoms = _few_atoms(losses, log_delta, ends[1])
+        atoms = _few_atoms(losses, log_delta, ends.upper)
         if atoms is not None:
-            return _intersection(ends, Ends(*atoms.epsilon(log_delta), math.nan))
+            return _intersection(ends, EpsilonBounds(*atoms.epsilon(log_delta), math.nan))
     return ends
 
 
-def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
+def _epsilon_smoothed(losses: Losses, log_delta: float, ends: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
     """Return `ends`, narrowed by contours with a small Gaussian loss as far as the work allows, and the error that ended this, if any."""
-    places: list[float] = [ends[1]] if math.isfinite(ends[1]) else []
+    places: list[float] = [ends.upper] if math.isfinite(ends.upper) else []
     try:
         for pair in smoothed_pairs(losses, log_delta, places):
-            ends = _intersection(ends, Ends(*solve(pair, log_delta), pair.t, smoothed=True))
+            ends = _intersection(ends, EpsilonBounds(*solve(pair, log_delta), pair.t, smoothed=True))
             if _is_narrow(ends, NARROW):
                 break
-            if math.isfinite(ends[1]):
-                places.append(ends[1])
+            if math.isfinite(ends.upper):
+                places.append(ends.upper)
     except NotRepresentable as error:
         return ends, error
     return ends, None
@@ -320,7 +320,7 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], ti
         nodes, least = NODE_GROWTH * nodes, 1.5 * NODE_GROWTH * spent
 
 
-def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_first(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the unchanged integrand.
 
     This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice.
@@ -339,7 +339,7 @@ def _unchanged(losses: Losses, log_delta: float) -> Attempt:
     return Attempt(losses, tilt_for(losses, log_delta), whole_factor)
 
 
-def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the contours that keep the bulk of the losses."""
     for attempt in attempts(losses, log_delta):
         if attempt.factor is not whole_factor:
@@ -350,9 +350,9 @@ def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     return ends
 
 
-def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_of_many(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
-    from dpcli.numerics.contour.jumped import first_estimate
+    from dpcli.numerics.contour.jump_levels import first_estimate
 
     t = tilt_for(losses, log_delta)
     at = np.array([t])
@@ -371,30 +371,30 @@ def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
         return None
 
 
-def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_near(attempt: Attempt, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by one way to a contour.
 
     The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave, because away
     from the saddle point more nodes may be needed.
     """
     for again in (False, True):
-        if again and not ends[0] < ends[1] < math.inf:
+        if again and not ends.lower < ends.upper < math.inf:
             continue
         try:
-            contour = attempt.contour(log_delta, ends[1] if again else None)
+            contour = attempt.contour(log_delta, ends.upper if again else None)
         except NotRepresentable:  # the bounds of the first contour hold nevertheless
             if not again:
                 raise
             break
         if contour is None:
             break
-        ends = _intersection(ends, Ends(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
+        ends = _intersection(ends, EpsilonBounds(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
         if _is_narrow(ends, NARROW):
             break
     return ends
 
 
-def _intersection(ends: Ends, other: Ends) -> Ends:
+def _intersection(ends: EpsilonBounds, other: EpsilonBounds) -> EpsilonBounds:
     """Return the intersection of two intervals, with the tilt of the smaller upper end.
 
     Raises InternalError if they have no point in common, beyond rounding: one of two certificates is false then.
@@ -406,7 +406,7 @@ def _intersection(ends: Ends, other: Ends) -> Ends:
     return smaller._replace(lower=min(lower, upper), upper=upper)
 
 
-def _is_narrow(ends: Ends, width: float) -> bool:
+def _is_narrow(ends: EpsilonBounds, width: float) -> bool:
     """Return whether the interval is finite and its relative width is at most `width`."""
     return ends.upper - ends.lower <= width * ends.upper < math.inf
 
@@ -419,7 +419,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
     few = _few_steps(losses, near)
     if few is not None:
         yield few, NARROW
-    yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
+    yield from ((counts, NARROW) for counts in _little_noise(losses, near))
     if cuttable(losses):
         cells = FIRST_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else FIRST_CELLS_IF_MIXED
         first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
@@ -428,11 +428,11 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
         large = _large_losses(losses, near, epsilon) if near < TINY_LOG_DELTA else None
         if large is not None:
             yield large[0], NARROW_LOG_IF_TINY
-        from dpcli.numerics.contour.jumped import jump_to
+        from dpcli.numerics.contour.jump_levels import jump_to
 
-        jumped = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
-        if jumped is not None:
-            yield jumped, NARROW_AFTER_JUMP
+        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
+        if by_jump is not None:
+            yield by_jump, NARROW_AFTER_JUMP
     for attempt in attempts(losses, near):
         for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
             contour = attempt.contour(near, at)
@@ -454,7 +454,7 @@ def cuttable(losses: Losses) -> bool:
     if not all(hasattr(loss, "cut") or uncut(loss) for loss, _ in losses):
         return False
     if len(losses) > MAX_PARTS:
-        from dpcli.numerics.contour.jumped import in_rows
+        from dpcli.numerics.contour.jump_levels import in_rows
 
         return len(in_rows(losses)[1]) <= MAX_PARTS
     return True
@@ -467,7 +467,7 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
     """
     low, high = _log_delta_near(losses, epsilon, near)
     if not high - low <= WIDE_LOG_DELTA and cuttable(losses):
-        from dpcli.numerics.contour.jumped import LEAST_LOG_DELTA, log_delta_of_one
+        from dpcli.numerics.contour.jump_levels import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
             again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST_LOG_DELTA))
@@ -499,7 +499,7 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
     return low, high
 
 
-def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | None:
+def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> EpsilonBounds | None:
     """Return bounds on the epsilon at which delta is e^log_delta in this direction, after `first` in the other direction.
 
     The result is None if this direction's delta at the upper bound of `first` is proved to be at most e^log_delta, so that its epsilon is
@@ -529,7 +529,7 @@ def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | Non
             for curve in _curves_like(losses, first, log_delta):
                 if curve.log_delta(first.upper)[1] <= log_delta:
                     return None
-                ends = _intersection(ends, Ends(*solve(curve, log_delta), curve.t, first.smoothed))
+                ends = _intersection(ends, EpsilonBounds(*solve(curve, log_delta), curve.t, first.smoothed))
                 if _is_narrow(ends, NARROW):
                     break
     return ends if _is_narrow(ends, enough) else UNKNOWN
@@ -540,7 +540,7 @@ def _log_chernoff(z: Array, cumulants: Array, epsilon: float) -> float:
     return float(np.nanmin(np.append(cumulants - z * epsilon + log_hockey(z), math.inf)))
 
 
-def _curves_like(losses: Losses, first: Ends, log_delta: float) -> Iterator[Contour | ContourPair]:
+def _curves_like(losses: Losses, first: EpsilonBounds, log_delta: float) -> Iterator[Contour | ContourPair]:
     """Yield contours of the kind that gave `first`, for its epsilon and at its tilt."""
     if first.smoothed:
         yield from smoothed_pairs(losses, log_delta, (first.upper,), first.tilt)

@@ -173,28 +173,28 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         level = higher * max(near, LEVEL_DEVIATIONS * core[1])
         try:
             parts = _cuts_above(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
-            jumped = None if parts is None else jump(parts, log_delta, near, level)
+            bounds = None if parts is None else jump(parts, log_delta, near, level)
         except NotRepresentable:  # the bounds of earlier cuts hold nevertheless
             if not math.isfinite(high):
                 raise
             break
-        if jumped is None and not tried:
+        if bounds is None and not tried:
             break
-        if jumped is None:
+        if bounds is None:
             near = math.sqrt(near * tried)  # half way back, on a logarithmic scale
             continue
         tried = near
-        ends, width = jumped.epsilon(log_delta, near), high - low
+        ends, width = bounds.epsilon(log_delta, near), high - low
         low = max(low, ends[0])
         if ends[1] < high:
-            high, tilt = ends[1], jumped.small.t
+            high, tilt = ends[1], bounds.small.t
         in_vain = 0 if high - low < VAIN_RATIO * width or not math.isfinite(high) else in_vain + 1
         if high - low <= NARROW * high < math.inf or in_vain == MAX_VAIN_CUTS:
             break
-        if jumped.log_delta(0.0)[1] <= log_delta:
-            return 0.0, 0.0, jumped.small.t
+        if bounds.log_delta(0.0)[1] <= log_delta:
+            return 0.0, 0.0, bounds.small.t
         higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER_LEVEL
-        near = ends[0] if ends[0] > 0.0 else _farther(jumped, log_delta, near)
+        near = ends[0] if ends[0] > 0.0 else _farther(bounds, log_delta, near)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
 
 
