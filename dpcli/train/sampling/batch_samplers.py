@@ -89,6 +89,7 @@ def correlated_sampler(
     rate = scheme.exact_rate(dataset_size) if isinstance(scheme, Poisson) else None
 
     def batches_of_run() -> Iterator[Indices]:
+        batches: Iterator[Indices]
         if rate is None:
             batches = cycle(_shuffled(population, size, batch_count(spec), stream))
         else:
