@@ -88,7 +88,7 @@ class Receipt:
 
 
 def require_first_charge(receipt: Receipt, key: str) -> Receipt:
-    """Return the receipt of a charge. Raises LedgerError if the run was charged before, as its noise may have been drawn already."""
+    """Return the receipt of a charge. Raises LedgerError if the run was charged before, because its noise may have been drawn already."""
     if receipt.repeated:
         raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
@@ -261,7 +261,7 @@ class Ledger:
         window: Sequence[str] = (),
         certificate: str = "",
     ) -> Receipt:
-        """Charge a run that is made at once. Noise may be drawn only after this method returns, as only then the charge is durable.
+        """Charge a run that is made at once. Noise may be drawn only after this method returns, because only then the charge is durable.
 
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
@@ -345,8 +345,8 @@ class Ledger:
     def count(self, key: str, of: str, count: int, total: int) -> int:
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
-        Noise may be drawn only after this method returns, as only then the grant is durable. The ledger records the number. So no answer is
-        granted twice if an earlier copy of the run's folder is restored.
+        Noise may be drawn only after this method returns, because only then the grant is durable. The ledger records the number. So no
+        answer is granted twice if an earlier copy of the run's folder is restored.
 
         Args:
             key: Key of the run.
@@ -728,7 +728,7 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
 
 
 def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """Check that no other dataset has the same fingerprint, as the same data under a second name would get a second budget.
+    """Check that no other dataset has the same fingerprint, because the same data under a second name would get a second budget.
 
     Raises:
         LedgerError: Another dataset has the fingerprint.

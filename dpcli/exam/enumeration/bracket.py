@@ -79,6 +79,8 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
     """
     for reference in references_of(name):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
+            if scheme == "poisson" and load(registry.MECHANISMS[name]).takes_turns:
+                continue  # samples are drawn within a run, and the releases of this package are whole runs
             for draw in draws:
                 for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
                     yield reference, scheme, Situation(adjacency.value, draw, contributions, group)

@@ -70,7 +70,7 @@ class RowWindow:
         return place if self.block_part != "week" else week_of(date.fromisoformat(place))
 
     def content(self) -> dict[str, Any]:
-        """Return the condition as JSON values, for a file of a session. The blocks are left out, as the session stores its window."""
+        """Return the condition as JSON values, for a file of a session. The blocks are left out, because the session stores its window."""
         spans = [list(span) for span in self.spans]
         return {"column": self.column, "type": self.type, "spans": spans, "each": self.block_part, "words": self.words}
 
@@ -118,7 +118,7 @@ def _are_texts(values: Sequence[object]) -> bool:
 def day_of(value: object) -> str | None:
     """Return the day of a date, a time or a text, as 2026-01-31; None if the value has no day.
 
-    A datetime with a time zone has no day, as the day depends on the zone in which it is read.
+    A datetime with a time zone has no day, because the day depends on the zone in which it is read.
     """
     if isinstance(value, datetime):
         return value.date().isoformat() if value.tzinfo is None else None

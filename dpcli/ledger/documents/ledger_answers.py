@@ -247,8 +247,7 @@ def with_quote(document: Document, ledger: str | None, dataset: str | None, pipe
         document: The document without the answer.
         ledger: Path or URL of the ledger. If it is None, the document is returned unchanged.
         dataset: Name of the dataset; None for the only dataset of the ledger.
-        pipeline: The pipeline of the run.
-        run: The key under which the run may have been charged before. If it was, the run fits, as nothing more would be charged.
+        run: The key under which the run may have been charged before. If it was, the run fits, because nothing more would be charged.
 
     Raises:
         LedgerError: The ledger cannot be read.

@@ -1,6 +1,4 @@
-"""The privacy filters.
-
-Their currencies are (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence at one order, and mu^2 of Gaussian DP.
+"""The privacy filters, one for each currency: (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence, and mu^2 of GDP.
 
 Factors such as 1 + 1e-14 make up for the rounding of the floating-point operations, so that each cost and each epsilon is an upper bound.
 """
@@ -226,8 +224,8 @@ class RdpFilter(Filter):
 def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
     """Return order - 1 for the order at which cap / order is largest, in [1e-5, 1e5].
 
-    This quotient is the rho that Gaussian mechanisms could spend, as their Renyi divergence at an order is the order times rho. The result
-    need not be exact, as the ledger is sound at every order.
+    This quotient is the rho that Gaussian mechanisms could spend, because their Renyi divergence at an order is the order times rho. The
+    result need not be exact, because the ledger is sound at every order.
     """
     tried: list[tuple[float, float]] = []
 

@@ -40,8 +40,6 @@ class PricedRun:
 
     Attributes:
         scheduled: The table of the schedule.
-        pipeline: The pipeline of the run.
-        cost: The cost of one run.
         delta: The delta at which the run is described.
         reads: The blocks that the run reads, or the trailing window from which they follow on each day.
     """
@@ -58,10 +56,8 @@ class PlannedRun:
     """A run on its day.
 
     Attributes:
-        day: The day of the run.
         place: Position of the run's table in the schedule.
         window: The blocks that the run reads.
-        cost: The cost of the run.
         used: The share of the cap that is used after the run. With blocks, it is the share of the fullest block of the window.
         why: The reason why the run is denied; "" if it fits.
     """
@@ -83,7 +79,6 @@ class BudgetPlan:
     """The result of the rehearsal of a schedule.
 
     Attributes:
-        schedule: The schedule.
         priced: The runs of the tables, with their costs.
         runs: All runs on their days.
         before, after: The state of the ledger now, and after all runs that fit.

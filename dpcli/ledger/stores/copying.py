@@ -44,7 +44,6 @@ class MovedDataset:
     """A dataset that has moved.
 
     Attributes:
-        dataset: Name of the dataset.
         to: Address of the target.
         closed_at: The entry by which the dataset was closed at its origin.
         repeated: True if an earlier command had completed the move.

@@ -55,7 +55,7 @@ def path_of(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a path or URL without secrets, for messages. Of a URL only the scheme remains, as other parts may contain a password."""
+    """Return a path or URL without secrets, for messages. Of a URL only the scheme remains, because other parts may contain a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
@@ -128,7 +128,7 @@ def upgrade(url: str) -> tuple[str, ...]:
 
 
 def _refuse_changed_definitions(url: str) -> None:
-    """Check that the definitions were not changed by hand, as an upgrade would record them as definitions of dpcli.
+    """Check that the definitions were not changed by hand, because an upgrade would record them as definitions of dpcli.
 
     A fault is reported only if a second check finds it as well, as another process may upgrade the ledger during the first check.
 

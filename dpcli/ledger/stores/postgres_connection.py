@@ -103,7 +103,6 @@ class ServerSchema:
     """The schema of an application's tables on a server, with the messages for its errors.
 
     Attributes:
-        schema: The name of the schema.
         meanings: Messages by the beginning of the SQLSTATE.
         unsure: The part of a message that states what is certain if a commit gets no answer.
     """
@@ -130,7 +129,7 @@ def settings_of(url: str) -> dict[str, Any]:
     """Return the parameters of a URL.
 
     Raises:
-        InputError: The URL cannot be parsed. The message does not quote it, as it may contain a password.
+        InputError: The URL cannot be parsed. The message does not quote it, because it may contain a password.
     """
     expected = "expected postgresql://user@host:port/database (put a password in PGPASSWORD or ~/.pgpass)"
     try:
@@ -206,7 +205,6 @@ def bounded_transaction(
     """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
 
     Args:
-        connection: The connection.
         place: Start of messages.
         limits: The longest waits.
         schema: The schema, with its messages.

@@ -129,7 +129,6 @@ class SqliteStore:
     """A store in an existing file. The function `create` makes a new file.
 
     Args:
-        path: Path of the file.
         connect: A function that opens a connection.
         seconds: Longest wait for the lock of another process.
         trusted: Whether this process has just created the file, so that no check is needed.
@@ -173,8 +172,8 @@ class SqliteStore:
     def _refuse_damaged(self) -> None:
         """Check the file for damage. One flipped bit can hide the last entries, although the chain before them stays valid.
 
-        If there is a checkpoint, only the length of the file is checked, as a full check of a long file would slow down each opening. The
-        table `head` then reveals a hidden or moved last entry. `verify` reads every page.
+        If there is a checkpoint, only the length of the file is checked, because a full check of a long file would slow down each opening.
+        The table `head` then reveals a hidden or moved last entry. `verify` reads every page.
 
         Raises:
             LedgerError: The file is damaged.

@@ -22,11 +22,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import (
-    characteristic,
-    characteristic_less_one,
-    decaying_characteristic_less_one,
-)
+from dpcli.numerics.products import characteristic, characteristic_less_one, decaying_characteristic_less_one
 from dpcli.numerics.quadrature import nodes_of
 from dpcli.numerics.work import hold, spend
 

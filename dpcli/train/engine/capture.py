@@ -144,7 +144,6 @@ class CallNodes:
     """The part of the autograd graph that belongs to one call of a layer.
 
     Attributes:
-        nodes: Nodes of the call.
         outputs: Nodes of the call's output, which later operators may use.
     """
 

@@ -105,7 +105,6 @@ def product(
     """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero.
 
     Args:
-        weight: Name of the weight in the module.
         biases: Names of the biases, which were added and so have the same gradient.
         first_row: Number of the first row that was used.
         module, inputs, gradient: Arguments of `Formula`.

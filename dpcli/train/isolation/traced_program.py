@@ -73,7 +73,7 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
     """
     findings, stack = IsolationFindings(), ["loss"]
     environment = Shapes(findings)
-    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], names(model))
+    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))
     errors, complete = ReadRecorder(findings), True
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     try:
@@ -172,8 +172,8 @@ def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     return tree_map(column, like)  # type: ignore[no-any-return]
 
 
-def names(model: nn.Module) -> dict[int, str]:
-    """Return the names of the model's tensors, by identity."""
+def tensor_names(model: nn.Module) -> dict[int, str]:
+    """Return the name of each tensor of the model, by the identity of the tensor."""
     return {id(value): name for name, value in (*model.named_buffers(), *model.named_parameters())}
 
 
@@ -223,9 +223,7 @@ def describe_error(problem: BaseException) -> str:
     if not raised_by_torch:
         return raised_at(problem)
     message_lines = str(problem).strip().splitlines()
-    if not message_lines:
-        return type_and_place(problem)
-    return f"{type_and_place(problem)}: {message_lines[0][:LONGEST_MESSAGE]}"
+    return ": ".join([type_and_place(problem), *(line[:LONGEST_MESSAGE] for line in message_lines[:1])])
 
 
 def type_and_place(problem: BaseException) -> str:

@@ -53,8 +53,6 @@ class Predictions:
     """The answers of a model. There is a row for each record or prompt, in their order.
 
     Attributes:
-        columns: Names of the columns.
-        rows: Rows of values.
         brief: Number of columns that a printed table shows. csv and json have all columns.
     """
 
@@ -112,7 +110,6 @@ class TrainedModel(Displayed, ABC):
         """Return the metrics of the task on labelled data. Raises InputError if the data cannot be read.
 
         Args:
-            source: Source of the data.
             path: Path of the training file if its [train] table names the source; "" if the user names it.
         """
 
