@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcli.analysis.account import account
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation, hockey_stick
 from dpcli.exam.enumeration.matrices import largest_norm, toeplitz, tree
 from dpcli.exam.enumeration.references import REACH, Reference
+from dpcli.file.pipeline.read import parse
 from tests.premises.broken import PLAIN, exceeds, laws, prices, references
 
 PRICED = [kind for kind in MECHANISMS if kind != "post-processing"]
@@ -118,6 +120,35 @@ def test_one_participation_more_moves_more(kind: str) -> None:
             (total,) = list(noise.sums(situation.adjacency, "contribution", norm))[:1]
             found.append(exceeds(*laws(noise.additive(noise.normal(level), total, REACH * level, 4800), situation), claims))
     assert found and all(found)
+
+
+def test_a_record_in_two_groups_is_drawn_too_often() -> None:
+    """Two groups, and a record that takes part in the turns of both, where the price is that of one."""
+    noise_multiplier, rate, cells, epsilon = 1.2, 0.2, 400, 0.5
+    file = f"""
+    format = 1
+    [privacy]
+    unit = "example"
+    adjacency = "add-remove"
+    delta = 1e-5
+    [[mechanism]]
+    name = "train"
+    type = "banded-matrix"
+    noise_multiplier = {noise_multiplier}
+    iterations = 2
+    bands = 1
+    min_separation = 2
+    max_participations = 1
+    sampling = {{ scheme = "poisson", rate = {rate} }}
+    """
+    claim = account(parse(file.encode(), "it.toml"), ("exact",), epsilon=epsilon).upper
+    at = np.linspace(-12.0, 12.0, cells)
+    absent, present = (np.exp(-0.5 * np.square((at - move) / noise_multiplier)) for move in (0.0, 1.0))
+    turn = (1.0 - 2.0 * rate) * absent + 2.0 * rate * present
+    one, both, none = (np.multiply.outer(*pair) / absent.sum() ** 2 for pair in ((turn, absent), (turn, turn), (absent, absent)))
+    assert (
+        hockey_stick(one.ravel(), none.ravel(), epsilon, 1) <= 1.02 * claim < hockey_stick(both.ravel(), none.ravel(), epsilon, 1)
+    )
 
 
 def _encoder(kind: str, keys: dict[str, object], steps: int) -> Array | None:
