@@ -85,18 +85,13 @@ def correlated_sampler(
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
-
     rate = scheme.exact_rate(dataset_size) if isinstance(scheme, Poisson) else None
 
     def batches_of_run() -> Iterator[Indices]:
-        batches: Iterator[Indices]
         if rate is None:
-            batches = cycle(_shuffled(population, size, batch_count(spec), stream))
-        else:
-            batches = _samples_of(
-                list(_shuffled(population, size, spec.min_separation, stream)), rate * spec.min_separation, stream
-            )
-        return islice(batches, spec.iterations)
+            return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
+        groups = list(_shuffled(population, size, spec.min_separation, stream))
+        return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))
 
