@@ -177,7 +177,7 @@ def navigation() -> list[Any]:
             ]
         },
         {"Explanation": [f"explanation/{name}.md" for name in EXPLANATIONS]},
-        {"Project": ["project/changes.md", "project/contributing.md", "project/security.md"]},
+        {"Project": ["project/changes.md", "project/contributing.md", "project/security.md", {"Repository": REPOSITORY}]},
     ]
 
 

@@ -64,7 +64,7 @@ def places_of(navigation: object) -> list[str]:
 
 @pytest.mark.long
 def test_every_page_is_in_the_contents_once() -> None:
-    assert sorted(places_of(site().navigation())) == sorted(pages())
+    assert sorted(places_of(site().navigation())) == sorted([*pages(), site().REPOSITORY])
 
 
 @pytest.mark.long
@@ -123,6 +123,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     made = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
     assert made >= {place.replace(".md", ".html") for place in pages()} - {"how-to/index.html"}
+    assert (tmp_path / "site" / "iframe-worker.js").is_file()  # the search of a page that is read from a disk
     assert "var __index" in (tmp_path / "site" / "search" / "search_index.js").read_text()[:100]
     for name in made:
         text = (tmp_path / "site" / name).read_text()
