@@ -77,8 +77,8 @@ class LastIterateSpec(Spec):
             "test_models_on_the_way_tell_more_than_the_last",
         ),
         of_mechanism(
-            "A batch's loss over the divisor, with the regulariser, has the stated smoothness and strong_convexity, whichever records it has. "
-            "Its gradient is used as it is. Clipped gradients are in general not those of a convex loss.",
+            "A batch's loss over the divisor, with the regulariser, has the stated smoothness and strong_convexity, whichever records it "
+            "has. Its gradient is used as it is. Clipped gradients are in general not those of a convex loss.",
             "test_losses_that_are_less_convex_than_stated_forget_less",
         ),
         of_mechanism(
