@@ -371,8 +371,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, the noise of the only mechanism with a noise
     multiplier is used.
 
-    Raises:
-        InputError: No sensitivity is stated.
+    Raises InputError if no sensitivity is stated.
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")

@@ -133,7 +133,7 @@ DRAWN: dict[str, Any] = {**STEP, "drawn": "poisson", "inclusion": 0.01, "strong_
 def epsilons(neighbours: Neighbours, accountant: str = "exact", **keys: Any) -> list[float]:
     """Epsilon at delta 1e-6 of all sampled steps, and of the last ones after a Gaussian."""
     mechanism = LastIterateSpec(**{**DRAWN, **keys}).resolve(neighbours)
-    profiles = [load(ACCOUNTANTS[accountant]).compose(((way, 1),)) for way in mechanism.ways()]
+    profiles = [load(ACCOUNTANTS[accountant]).compose(((way, 1),)) for way in mechanism.dominating()]
     return [profile.epsilon(1e-6).upper for profile in profiles]
 
 
@@ -148,7 +148,7 @@ def test_drawn_batches_forget_too() -> None:
     (whole, forgetful) = epsilons(ZEROED, iterations=10**4, strong_convexity=0.0, **{**SET, "diameter": 10.0})
     assert forgetful < whole / 1.5
     fixed = LastIterateSpec(**{**DRAWN, "drawn": "fixed-size", "iterations": 10**5, "noise_multiplier": 4.0})
-    assert [isinstance(way, Composed) for way in fixed.resolve(REPLACED).ways()] == [True, True]
+    assert [isinstance(way, Composed) for way in fixed.resolve(REPLACED).dominating()] == [True, True]
     with pytest.raises(InputError, match="batches of fixed size need adjacency = replace-one, found zero-out"):
         fixed.resolve(ZEROED)
 

@@ -140,7 +140,7 @@ class CutRows:
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `turn` describes."""
+        """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `ramp_place` describes."""
         power = z + 1.0
         with np.errstate(all="ignore"):
             rest = -np.expm1(self._log_ramp(level))
@@ -149,7 +149,7 @@ class CutRows:
             return np.asarray(np.log(self.counts @ shares))
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `turn` describes."""
+        """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `ramp_place` describes."""
         return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.at * (z + 1.0)[:, None], z + 1.0))
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
@@ -158,13 +158,13 @@ class CutRows:
         result = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
         return np.asarray(np.log(result) + top + self.log_rests[:, None] * power)
 
-    def turn(self, level: float) -> tuple[float, float]:
+    def ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place, in w, of the weight that falls from 1 to 0 where the loss passes `level`."""
         return min(SOFT, self.nodes.sharpness), math.log(math.expm1(level))
 
     def _log_ramp(self, level: float) -> Array:
-        """Return the logarithm of the weight that `turn` describes, at the nodes."""
-        k, place = self.turn(level)
+        """Return the logarithm of the weight that `ramp_place` describes, at the nodes."""
+        k, place = self.ramp_place(level)
         with np.errstate(divide="ignore"):
             return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
 

@@ -606,17 +606,17 @@ def factor_without_bulk(
         return None
     last_frequency, log_tail = end
     count = math.ceil(last_frequency / place.step) + 1
-    log_whole, log_less = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
+    log_phi, log_ratio = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)  # of phi^n, and of B^n / phi^n
+    log_error = NEGLIGIBLE - math.log(counts)
     for halves, _, n in divided:
-        log_error = NEGLIGIBLE - math.log(counts)
-        both, less = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
-        log_whole, log_less = log_whole + n * both, log_less + n * less
+        log_phi_of_one, log_ratio_of_one = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
+        log_phi, log_ratio = log_phi + n * log_phi_of_one, log_ratio + n * log_ratio_of_one
     for part, _, n in common:
-        log_whole = log_whole + n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-    more = log_less.real > 1.0  # there phi decays sooner than B
-    log_difference = np.log(-np.expm1(np.where(more, -log_less, log_less)))
+        log_phi = log_phi + n * part.centred(place.step, count, log_error)
+    bulk_is_larger = log_ratio.real > 1.0  # there phi decays sooner than B
+    log_difference = np.log(-np.expm1(np.where(bulk_is_larger, -log_ratio, log_ratio)))
     return Factor(
-        log_factor=log_whole + log_difference + np.where(more, log_less + 1j * math.pi, 0.0),
+        log_factor=log_phi + log_difference + np.where(bulk_is_larger, log_ratio + 1j * math.pi, 0.0),
         log_tail=log_tail,
         multiples=np.arange(count),
         spare=spare,

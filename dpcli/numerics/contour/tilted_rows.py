@@ -64,7 +64,7 @@ class DividedRows(Protocol):
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array: ...
 
-    def turn(self, level: float) -> tuple[float, float]: ...
+    def ramp_place(self, level: float) -> tuple[float, float]: ...
 
 
 class TiltedRows:
@@ -152,7 +152,7 @@ class TiltedRows:
         return w, s, self.part.densities(w, log_common + (self.t + 1.0) * s) / self.norms[:, None]
 
     def split(self, level: float) -> SplitRows:
-        return SplitRows(self, *self.part.turn(level))
+        return SplitRows(self, *self.part.ramp_place(level))
 
 
 class SplitRows:

@@ -81,8 +81,7 @@ class Canaries:
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of the run in a folder. A new run draws and saves them, and a resumed run reads them again.
 
-    Raises:
-        InputError: The task cannot draw synthetic records, or the saved canaries cannot be read.
+    Raises InputError if the task cannot draw synthetic records, or the saved canaries cannot be read.
     """
     path = os.path.join(folder, CANARIES)
     if resumed:

@@ -66,8 +66,7 @@ def replays(path: str) -> Replayed:
 
     Successive replays go through the entries of the file, and then through `CASES`. Sums and noise are in units of C.
 
-    Raises:
-        InputError: The file declares no training, or training that cannot run.
+    Raises InputError if the file declares no training, or training that cannot run.
     """
     plan = plan_of(path)
     firsts = plan.first_stages

@@ -85,18 +85,13 @@ def correlated_sampler(
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
-
     rate = scheme.exact_rate(dataset_size) if isinstance(scheme, Poisson) else None
 
     def batches_of_run() -> Iterator[Indices]:
-        batches: Iterator[Indices]
         if rate is None:
-            batches = cycle(_shuffled(population, size, batch_count(spec), stream))
-        else:
-            batches = _samples_of(
-                list(_shuffled(population, size, spec.min_separation, stream)), rate * spec.min_separation, stream
-            )
-        return islice(batches, spec.iterations)
+            return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
+        groups = list(_shuffled(population, size, spec.min_separation, stream))
+        return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))
 
@@ -139,8 +134,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
     """Yield uniform subsets of the declared size. If only a rate is declared, their size is that share of the records, rounded down.
 
-    Raises:
-        InputError: There is no rate, or the size is 0 or exceeds the accounted share of the records.
+    Raises InputError if there is no rate, or the size is 0 or exceeds the accounted share of the records.
     """
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size

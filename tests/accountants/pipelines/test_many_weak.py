@@ -202,7 +202,7 @@ def test_transforms_of_rows_are_those_of_a_dense_rule(tilt: float) -> None:
     tilted = found.tilted(tilt)
     step, count = 9.0, 60
     split = tilted.split(0.02)
-    k, place = found.turn(0.02)
+    k, place = found.ramp_place(0.02)
     log_phi = tilted.centred(step, count, -32.0)
     log_both, log_less = split.centred(step, count, -32.0, -50.0)
     at = np.array([0, 1, 7, 30, 59])
