@@ -42,7 +42,7 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 
 LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates keep their digits
-FARTHEST_LEAD, LEADS = 30.0, 601  # leads of the first candidate that are tried as the costliest, from half a move on
+LEADS = (-30.0, 30.0, 601)  # first, last, number: leads of the first candidate that are tried as the costliest, from half a move on
 
 
 def noisy_maximum(epsilon: float, laplace: bool = False) -> Mechanism:
@@ -74,7 +74,7 @@ class NoisyMaximum(LeastOf):
         """
         if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
             return None
-        leads = np.linspace(-FARTHEST_LEAD, FARTHEST_LEAD, LEADS) + 0.5 * self.epsilon
+        leads = np.linspace(*LEADS) + 0.5 * self.epsilon
         log_p, log_q = (np.stack(_log_chances(at, self.laplace), axis=1) for at in (leads, leads - self.epsilon))
         moments = atomic_cgf(np.full(len(leads), order - 1.0), log_q, log_p - log_q)
         return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), self.laplace)
