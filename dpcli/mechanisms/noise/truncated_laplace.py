@@ -31,7 +31,7 @@ ROUNDING = 1e-15  # relative error of a logarithm or a ratio of the noise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedLaplaceSpec(Spec):
-    """One number plus Laplace noise that is never beyond a bound: its density is proportional to e^{-|x| / scale} for |x| <= bound.
+    """A number plus Laplace noise that is never beyond a bound: its density is proportional to e^{-|x| / scale} for |x| <= bound.
 
     sensitivity is the largest move of the number under the file's adjacency and unit, in units of the number, as scale and bound are. Only
     a group multiplies it. A move shows with some probability, as an outcome that is possible for one dataset alone. delta is this
