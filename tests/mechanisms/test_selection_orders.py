@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy.special import ndtr
 
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice import costly_selection
@@ -26,7 +27,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.tails import log_deltas
-from tests.mechanisms.trials import Counts
+from tests.mechanisms.trials import Counts, delta, worst_order
 
 Generating = Callable[[Fraction], Fraction]
 RATIONAL: list[tuple[Counts, Generating]] = [
@@ -109,15 +110,11 @@ def test_the_order_by_the_likelihood_ratio_is_not_the_worst_one() -> None:
 
     An order that is not monotone in the outcome attains 6.424.
     """
-    from tests.mechanisms.test_selection_profile import delta, worst_order
-
     trials = NegativeBinomial(1.0, 0.1)
     found = RepeatAndSelect(Gaussian(1.0), trials).approx_dp(1e-5)
     best, other = (trials.mean * m * np.exp(-trials.depth(1.0 - np.cumsum(m) + 0.5 * m)) for m in worst_order(trials, 1.0, found))
     assert delta(best, other, 6.424) > 1e-5 and found < 6.4249
     edges = np.concatenate(([-np.inf], np.linspace(-9.0, 10.0, 8001), [np.inf]))
-    from scipy.special import ndtr
-
     p, q = np.diff(ndtr(edges - 1.0)), np.diff(ndtr(edges))
     monotone = max(
         delta(*(trials.mean * m * np.exp(-trials.depth(1.0 - np.cumsum(m) + 0.5 * m)) for m in pair), 4.887)
@@ -150,11 +147,11 @@ def test_a_concrete_score_costs_nearly_the_bound() -> None:
     for inner in (Gaussian(0.25), Gaussian(1.0), Laplace(0.5), Pure(0.5)):
         for trials in (NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), PoissonTrials(10.0), BinomialTrials(20, 10.0)):
             mechanism = RepeatAndSelect(inner, trials)
-            for delta in (1e-5, 1e-10):
-                upper = mechanism.approx_dp(delta)
+            for at_delta in (1e-5, 1e-10):
+                upper = mechanism.approx_dp(at_delta)
                 losses = CostlySelection(inner.losses()[0], trials, 0.99 * upper, False).losses()
                 near, at = np.array([log_deltas(loss, np.array([0.97 * upper, upper])) for loss in losses]).max(axis=0)
-                assert at <= math.log(delta) + 1e-6 < near, (inner, trials, delta, near, at)
+                assert at <= math.log(at_delta) + 1e-6 < near, (inner, trials, at_delta, near, at)
     witness = RepeatAndSelect(Gaussian(1.0), NegativeBinomial(1.0, 0.1)).witness(6.0)
     assert witness is not None and witness.attained()
     assert max(log_deltas(loss, np.array([6.0]))[0] for loss in witness.losses()) > math.log(1e-5)
