@@ -371,8 +371,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, the noise of the only mechanism with a noise
     multiplier is used.
 
-    Raises:
-        InputError: No sensitivity is stated.
+    Raises InputError if no sensitivity is stated.
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")
@@ -401,6 +400,8 @@ def _noisy_entry(pipeline: Pipeline | None) -> Entry | None:
 def _rate(entry: Entry | None, pipeline: Pipeline | None) -> float | None:
     """Return the rate of Poisson sampling without a bound on the batch size; None for other schemes."""
     if entry is None or pipeline is None or not isinstance(entry.sampling, Poisson) or entry.sampling.max_batch_size is not None:
+        return None
+    if entry.spec.takes_turns:  # the batches of a run are from groups, and not from all records
         return None
     rate = entry.sampling.exact_rate(pipeline.privacy.dataset_size)
     return None if rate is None else float(rate)

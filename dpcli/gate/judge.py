@@ -56,8 +56,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     If no file is named, every pipeline that differs from the base revision is judged. If a folder is named, all pipelines in it are judged.
     A folder without pipelines does not pass, unless the base had pipelines in it. An invalid file gets a verdict, and the gate continues.
 
-    Raises:
-        InputError: Neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
+    Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
     expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)

@@ -104,8 +104,7 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
     """Yield the files that name one of the datasets.
 
-    Raises:
-        InputError: A file cannot be read, or the name of its dataset only looks like one of the names.
+    Raises InputError if a file cannot be read, or the name of its dataset only looks like one of the names.
     """
     skeletons = {looks(name) for name in caps.datasets}  # names that look the same have the same skeleton
     members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in skeletons]

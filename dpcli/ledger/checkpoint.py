@@ -133,8 +133,7 @@ def _sums(content: Mapping[str, Any], state: LedgerState) -> list[object]:
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
     """Return the state at the checkpoint of a dataset; None if there is no usable checkpoint.
 
-    Raises:
-        LedgerError: The entries that the checkpoint names are missing or were changed.
+    Raises LedgerError if the entries that the checkpoint names are missing or were changed.
     """
     content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:

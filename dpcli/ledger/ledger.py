@@ -711,8 +711,7 @@ class Ledger:
 def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
     """Append the opening entry of a new dataset.
 
-    Raises:
-        LedgerError: The dataset, or a dataset with the same fingerprint, has a ledger already.
+    Raises LedgerError if the dataset, or a dataset with the same fingerprint, has a ledger already.
     """
     ledger = Ledger(store, dataset, who, now)
     caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
@@ -730,8 +729,7 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
 def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
     """Check that no other dataset has the same fingerprint, because the same data under a second name would get a second budget.
 
-    Raises:
-        LedgerError: Another dataset has the fingerprint.
+    Raises LedgerError if another dataset has the fingerprint.
     """
     if not terms.fingerprint:
         return

@@ -95,8 +95,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the terms of the blocks into which the dataset is cut; None if it is not cut.
 
-    Raises:
-        InputError: A flag about blocks is given without --blocks.
+    Raises InputError if a flag about blocks is given without --blocks.
     """
     if given.get("blocks") is None:
         unused = next((name for name in ("column", "max_blocks", "names", "count") if given.get(name)), None)
@@ -223,8 +222,7 @@ def fingerprint_of(paths: Sequence[str]) -> str:
     fingerprint of one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per
     line.
 
-    Raises:
-        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
+    Raises InputError if a path is not a file, or the file is empty, cannot be read, or changes while it is read.
     """
     digests = sorted({_digest(path) for path in paths})
     if len(digests) == 1:

@@ -465,8 +465,7 @@ class LedgerState:
         The first one closes the dataset, and names no copy. It is followed by one of the two others, which differ in the field "copy". At
         the origin this is the name of the copy. In the copy it is the hash of the closing entry.
 
-        Raises:
-            LedgerError: The entry is none of these steps in this state.
+        Raises LedgerError if the entry is none of these steps in this state.
         """
         self.open_terms()
         to, copy_name, departure = str(entry.content["to"]), str(entry.content.get("copy", "")), self.departure
@@ -484,8 +483,7 @@ class LedgerState:
     def _copied(self, entry: LedgerEntry) -> None:
         """Apply the opening of a copy. The dataset can be charged in this ledger from then on.
 
-        Raises:
-            LedgerError: The dataset has not moved, or this is the chain at the origin.
+        Raises LedgerError if the dataset has not moved, or this is the chain at the origin.
         """
         if self.departure is None or self.departure.copy:
             raise self._forged(entry, "opens a copy of a dataset that has not moved")

@@ -68,8 +68,7 @@ class LedgerTerms:
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
         """Return the terms in an opening entry. Their values are not checked (`refuse_forged` does that).
 
-        Raises:
-            LedgerError: A term is unknown, or a term without a default is missing.
+        Raises LedgerError if a term is unknown, or a term without a default is missing.
         """
         try:
             return cls(**content)

@@ -178,8 +178,7 @@ def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     An anchor is compared only with a chain that was read in full. Otherwise the anchor would seem to confirm a checkpoint that anybody
     could have written.
 
-    Raises:
-        LedgerError: The chain is broken, contradicts the totals of the checkpoint, or no longer contains the anchor.
+    Raises LedgerError if the chain is broken, contradicts the totals of the checkpoint, or no longer contains the anchor.
     """
     state, checkpoint = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
     content = usable_content(checkpoint, ledger.dataset)
@@ -205,8 +204,7 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
     An anchor that is stored outside the ledger reveals a restored backup: the backup does not contain a head that was written later.
 
-    Raises:
-        LedgerError: The dataset has moved, or its ledger cannot be read.
+    Raises LedgerError if the dataset has moved, or its ledger cannot be read.
     """
     state = ledger.state()
     state.refuse_moved()

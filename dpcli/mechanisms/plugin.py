@@ -9,6 +9,7 @@ PLUGIN = Plugin(
         "gaussian": "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec",
         "gaussian-mixture": "dpcli.mechanisms.noise.gaussian_mixture:GaussianMixtureSpec",
         "laplace": "dpcli.mechanisms.noise.laplace:LaplaceSpec",
+        "truncated-laplace": "dpcli.mechanisms.noise.truncated_laplace:TruncatedLaplaceSpec",
         "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian:DiscreteGaussianSpec",
         "discrete-laplace": "dpcli.mechanisms.noise.discrete_laplace:DiscreteLaplaceSpec",
         "randomized-response": "dpcli.mechanisms.choice.randomized_response:RandomizedResponseSpec",

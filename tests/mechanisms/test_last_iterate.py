@@ -25,7 +25,7 @@ from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_itera
 
 ZEROED, REPLACED = (Neighbours(adjacency) for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE))
 STEP: dict[str, Any] = {"noise_multiplier": 1.0, "learning_rate": 1.0, "smoothness": 1.0}
-SET: dict[str, Any] = {"diameter": 1.0, "lipschitz": 1.0, "batch_size": 1}
+SET: dict[str, Any] = {"diameter": 1.0, "lipschitz": 1.0, "divisor": 1}
 
 
 def mu(neighbours: Neighbours = ZEROED, **keys: Any) -> float:
@@ -127,7 +127,7 @@ def test_a_projected_walk_is_below_the_bound() -> None:
     assert all(0.3 < ratio <= 1.0 for ratio in ratios), ratios
 
 
-DRAWN: dict[str, Any] = {**STEP, "drawn": "poisson", "rate": 0.01, "strong_convexity": 0.01}
+DRAWN: dict[str, Any] = {**STEP, "drawn": "poisson", "inclusion": 0.01, "strong_convexity": 0.01}
 
 
 def epsilons(neighbours: Neighbours, accountant: str = "exact", **keys: Any) -> list[float]:
@@ -156,7 +156,7 @@ def test_drawn_batches_forget_too() -> None:
 def test_drawing_every_record_costs_no_less_than_full_batches() -> None:
     for steps in (1, 5, 200):
         exact = gaussian_epsilon_upper(mu(strong_convexity=0.1, iterations=steps, noise_multiplier=5.0), 1e-6)
-        found = min(epsilons(ZEROED, rate=1.0, strong_convexity=0.1, iterations=steps, noise_multiplier=5.0))
+        found = min(epsilons(ZEROED, inclusion=1.0, strong_convexity=0.1, iterations=steps, noise_multiplier=5.0))
         assert exact * (1.0 - 1e-9) <= found <= (1.0 + 1e-9 if steps == 1 else 3.0) * exact, steps
 
 
@@ -193,7 +193,7 @@ def test_cost_grows_with_what_is_worse() -> None:
         {"strong_convexity": 0.01},
         {"diameter": 2.0},
         {"lipschitz": 0.5},
-        {"batch_size": 2},
+        {"divisor": 2},
         {"noise_multiplier": 0.9},
         {"learning_rate": 0.25},
     ):
@@ -218,10 +218,10 @@ def test_false_premises_are_refused() -> None:
     for keys, key, actual in (
         ({"learning_rate": 2.1}, "learning_rate", "2.1"),
         ({"strong_convexity": 1.5}, "strong_convexity", "1.5"),
-        ({"diameter": 1.0, "lipschitz": 1.0}, "batch_size", "none"),
-        ({"batch_size": 3}, "batch_size", "3"),
-        ({"drawn": "poisson"}, "rate", "none"),
-        ({"rate": 0.1}, "rate", "0.1"),
-        ({"drawn": "poisson", "rate": 0.1, "batches": 2}, "batches", "2"),
+        ({"diameter": 1.0, "lipschitz": 1.0}, "divisor", "none"),
+        ({"divisor": 3}, "divisor", "3"),
+        ({"drawn": "poisson"}, "inclusion", "none"),
+        ({"inclusion": 0.1}, "inclusion", "0.1"),
+        ({"drawn": "poisson", "inclusion": 0.1, "batches": 2}, "batches", "2"),
     ):
         assert [(k, a) for k, _, a in LastIterateSpec(iterations=2, **{**STEP, **keys}).problems()] == [(key, actual)]

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcli.analysis.account import account
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation, hockey_stick
 from dpcli.exam.enumeration.matrices import largest_norm, toeplitz, tree
 from dpcli.exam.enumeration.references import REACH, Reference
+from dpcli.file.pipeline.read import parse
 from tests.premises.broken import PLAIN, exceeds, laws, prices, references
 
 PRICED = [kind for kind in MECHANISMS if kind != "post-processing"]
@@ -91,6 +93,21 @@ def test_noise_of_floating_point_numbers_shows_what_it_was_added_to() -> None:
     assert only.mean() > 0.5  # delta at every epsilon; pure epsilon = 1 claims 0
 
 
+def test_noise_that_is_moved_to_its_bound_shows_more() -> None:
+    """A draw beyond the bound becomes the bound, which shows what the noise was added to."""
+    for reference in references("truncated-laplace"):
+        bound, scale = (float(str(reference.keys[key])) for key in ("bound", "scale"))
+        for situation, claims in prices(reference):
+            (total, *_) = noise.sums(situation.adjacency, "bare", 1.0)
+
+            def moved(records: Records, total: noise.Sum = total, bound: float = bound, scale: float = scale) -> Array:
+                edges = 0.1 * np.arange(-100.0, 100.0) - total(records)  # the bound is a multiple of 0.1
+                below = np.where(edges <= -bound, 0.0, np.where(edges > bound, 1.0, stats.laplace.cdf(edges, scale=scale)))
+                return np.diff(below)  # of the cells that contain their left edges
+
+            assert exceeds(*laws(moved, situation), claims), situation
+
+
 def test_a_record_that_chooses_its_own_contribution_moves_more() -> None:
     """A draw that depends on the record: the largest contribution, always."""
     for reference in references("gaussian-mixture"):
@@ -118,6 +135,35 @@ def test_one_participation_more_moves_more(kind: str) -> None:
             (total,) = list(noise.sums(situation.adjacency, "contribution", norm))[:1]
             found.append(exceeds(*laws(noise.additive(noise.normal(level), total, REACH * level, 4800), situation), claims))
     assert found and all(found)
+
+
+def test_a_record_in_two_groups_is_drawn_too_often() -> None:
+    """Two groups, and a record that takes part in the turns of both, where the price is that of one."""
+    noise_multiplier, rate, cells, epsilon = 1.2, 0.2, 400, 0.5
+    file = f"""
+    format = 1
+    [privacy]
+    unit = "example"
+    adjacency = "add-remove"
+    delta = 1e-5
+    [[mechanism]]
+    name = "train"
+    type = "banded-matrix"
+    noise_multiplier = {noise_multiplier}
+    iterations = 2
+    bands = 1
+    min_separation = 2
+    max_participations = 1
+    sampling = {{ scheme = "poisson", rate = {rate} }}
+    """
+    claim = account(parse(file.encode(), "it.toml"), ("exact",), epsilon=epsilon).upper
+    at = np.linspace(-12.0, 12.0, cells)
+    absent, present = (np.exp(-0.5 * np.square((at - move) / noise_multiplier)) for move in (0.0, 1.0))
+    turn = (1.0 - 2.0 * rate) * absent + 2.0 * rate * present
+    one, both, none = (np.multiply.outer(*pair) / absent.sum() ** 2 for pair in ((turn, absent), (turn, turn), (absent, absent)))
+    assert (
+        hockey_stick(one.ravel(), none.ravel(), epsilon, 1) <= 1.02 * claim < hockey_stick(both.ravel(), none.ravel(), epsilon, 1)
+    )
 
 
 def _encoder(kind: str, keys: dict[str, object], steps: int) -> Array | None:
@@ -250,7 +296,7 @@ def test_published_batches_of_a_descent_are_not_drawn() -> None:
     for reference in references("last-iterate"):
         for situation, claims in prices(reference):
             if "drawn" in reference.keys:
-                rate = float(str(reference.keys["rate"]))
+                rate = float(str(reference.keys["inclusion"]))
                 p, q = descended(situation, 3.0)
                 assert exceeds(*(np.append(rate * law, 1.0 - rate) for law in (p, q)), claims), situation
 

@@ -60,6 +60,16 @@ def laplace(scale: float) -> Callable[[Array], Array]:
     return lambda x: np.asarray(stats.laplace.cdf(x, scale=scale))
 
 
+def truncated_laplace(bound: float) -> Callable[[float], Callable[[Array], Array]]:
+    """Return the law of Laplace noise that is never beyond `bound`, as a function of its scale."""
+
+    def law(scale: float) -> Callable[[Array], Array]:
+        outside = stats.laplace.sf(bound, scale=scale)
+        return lambda x: np.asarray((stats.laplace.cdf(np.clip(x, -bound, bound), scale=scale) - outside) / (1.0 - 2.0 * outside))
+
+    return law
+
+
 def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
     """Return the release of a sum plus noise on the integers, whose probabilities are proportional to exp(log_weight)."""
     support = np.arange(-reach, reach + 1.0)

@@ -158,10 +158,22 @@ def stated_pure(epsilon: float) -> Releases:
     return releases
 
 
-def stated_zcdp(rho: float) -> Releases:
-    """Return a release that is tight for rho-zCDP: a sum with Gaussian noise."""
+def stated_zcdp(rho: float, xi: float = 0.0, reveals: float = 0.0) -> Releases:
+    """Return a release that is tight for rho-zCDP: a sum with Gaussian noise.
+
+    With xi or `reveals`, the bit of `_bit` is released too, by randomised response of epsilon xi.
+    """
     sigma = 1.0 / math.sqrt(2.0 * rho)
-    return lambda situation: iter([_noisy_sum(noise.normal, sigma, _record_sum(situation), situation)])
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        total = _record_sum(situation)
+        if not xi and not reveals:
+            yield _noisy_sum(noise.normal, sigma, total, situation)
+        else:
+            few = noise.additive(noise.normal(sigma), total, REACH * sigma, SEVERAL_STEPS_CELLS // 4)
+            yield partial(_joint_law, (few, _bit(situation, xi, reveals)))
+
+    return releases
 
 
 def responses(epsilon: float, categories: int, blank: int | None = 1) -> Releases:
@@ -272,6 +284,12 @@ ADDITIVE_NOISE = (
     ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    *(
+        Reference(
+            "truncated-laplace", {"scale": 2.0, "sensitivity": 1.0, "bound": most}, bare(noise.truncated_laplace(most), 2.0, 1.0)
+        )
+        for most in (0.8, 1.0, 6.0)
+    ),
     # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
@@ -356,6 +374,7 @@ STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda situation: iter([_bit(situation, 0.8, 0.02)]), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
+    Reference("zcdp", {"rho": 0.2, "xi": 0.1, "delta": 0.02}, stated_zcdp(0.2, 0.1, 0.02), stated=True, loss=0.03),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
 )
 GROUPS = (
@@ -461,13 +480,13 @@ DESCENTS = (
     _descent(4, 2, 0.2, 1.0),
     Reference(
         "last-iterate",
-        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "batch_size": 1, **STEP},
+        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "divisor": 1, **STEP},
         _in_set,
         loss=1.0,
     ),
     Reference(
         "last-iterate",
-        {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "rate": 0.3, **STEP},
+        {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "inclusion": 0.3, **STEP},
         _drawn_descents(3, 0.99, 0.3, 1.0),
         loss=1.0,
     ),
@@ -489,6 +508,7 @@ def _selection(trials: dict[str, object], generating: Function) -> Reference:
 
 SELECTIONS = (
     _selection({"distribution": "poisson", "mean": 2.0}, lambda x: np.exp(2.0 * (x - 1.0))),
+    _selection({"distribution": "binomial", "mean": 2.0, "most": 4}, lambda x: (0.5 + 0.5 * x) ** 4),
     _selection({"distribution": "geometric", "gamma": 0.5}, lambda x: 0.5 * x / (1.0 - 0.5 * x)),
     _selection({"distribution": "logarithmic", "gamma": 0.5}, lambda x: np.log1p(-0.5 * x) / math.log(0.5)),
 )

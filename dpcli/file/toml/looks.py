@@ -77,7 +77,7 @@ def letters() -> dict[str, list[tuple[int, int]]]:
 def mixed_scripts(name: str) -> tuple[str, ...]:
     """Return the scripts of a name that mixes Latin letters with others; an empty tuple if it does not.
 
-    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, as they are
+    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, because they are
     commonly mixed with Latin letters.
     """
     scripts = sorted({_script(c) for c in name if c.isalpha()} - _USUAL_WITH_LATIN)

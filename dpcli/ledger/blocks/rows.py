@@ -92,8 +92,7 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
 def rows_from_content(content: object, window: object) -> RowWindow | None:
     """Return the condition that `RowWindow.content` wrote, with the blocks of a window; None if `content` is None.
 
-    Raises:
-        ValueError: The content or the window has another form.
+    Raises ValueError if the content or the window has another form.
     """
     if content is None:
         return None

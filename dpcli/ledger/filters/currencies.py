@@ -82,8 +82,7 @@ class AdvancedFilter(Filter):
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
         """Return the filter whose conversion uses up `slack` of delta; half of delta if None.
 
-        Raises:
-            InputError: The slack is not in (0, delta].
+        Raises InputError if the slack is not in (0, delta].
         """
         cls.refuse_delta(delta)
         slack = 0.5 * delta if slack is None else slack
@@ -277,8 +276,7 @@ def mu_of(mechanism: Mechanism) -> float:
 
     The mu of a mechanism with Gaussian noise and without sampling is known. For another mechanism, mu follows from its pure epsilon.
 
-    Raises:
-        NotRepresentable: The mechanism has neither a mu nor a finite pure epsilon.
+    Raises NotRepresentable if the mechanism has neither a mu nor a finite pure epsilon.
     """
     try:
         return mechanism.gdp()

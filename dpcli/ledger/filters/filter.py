@@ -111,8 +111,7 @@ class Filter(Protocol):
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         """Return the caps, in the currency of the filter, that keep all runs together within (epsilon, delta). They are rounded down.
 
-        Raises:
-            InputError: No run fits within (epsilon, delta).
+        Raises InputError if no run fits within (epsilon, delta).
         """
         ...
 
@@ -173,8 +172,7 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
 
     Any accountant may compose the mechanisms of one run, because their parameters were fixed in advance.
 
-    Raises:
-        CannotCertify: No accountant finds a finite bound.
+    Raises CannotCertify if no accountant finds a finite bound.
     """
     from dpcli.analysis.account import headline
 

@@ -73,8 +73,7 @@ def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowled
     The result is empty if the cap is not raised above the guarantee, or if the statement is replaced by the acknowledgement. Before the
     first charge no output exists. So the field is written then without a statement.
 
-    Raises:
-        InputError: The cap is raised above the guarantee, with neither the statement nor the acknowledgement.
+    Raises InputError if the cap is raised above the guarantee, with neither the statement nor the acknowledgement.
     """
     if state.guaranteed is None or epsilon <= state.largest:
         return {}

@@ -206,8 +206,7 @@ def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
 def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str, ...] | Trailing:
     """Return the blocks that a run reads, or its trailing window.
 
-    Raises:
-        InputError: The window is not valid in this ledger, or contradicts the window of the file.
+    Raises InputError if the window is not valid in this ledger, or contradicts the window of the file.
     """
     stated = (run.window,) if isinstance(run.window, str) else run.window or ()
     family = ledger.state().open_terms().family

@@ -76,8 +76,7 @@ class DatasetMove:
     def fill(self, target: Store) -> None:
         """Copy all entries, close the origin and name the copy (steps 1 to 4). Do nothing if `target` has the complete copy already.
 
-        Raises:
-            LedgerError: The chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
+        Raises LedgerError if the chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
@@ -114,9 +113,8 @@ class DatasetMove:
     def _refuse(self, target: Store, to: str) -> None:
         """Check that the dataset can move to `target`.
 
-        Raises:
-            LedgerError: Both ledgers are the same, the definitions of one are outdated, the origin is damaged, or the dataset has moved
-                elsewhere.
+        Raises LedgerError if both ledgers are the same, the definitions of one are outdated, the origin is damaged, or the dataset has
+        moved elsewhere.
         """
         store, state = self.ledger.store, self.ledger.state()
         if store.identity == target.identity:
@@ -136,8 +134,7 @@ class DatasetMove:
     def _require_approval(self, target: Store, to: str) -> None:
         """Check that a second person has approved the move, if the ledger needs that. If there is no open proposal, make one.
 
-        Raises:
-            LedgerError: No other person has approved the move yet.
+        Raises LedgerError if no other person has approved the move yet.
         """
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
@@ -190,8 +187,7 @@ class DatasetMove:
     def _copy_entries(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
         """Check every entry after `state` up to `end`, apply it to `state`, and append it at the target if it is missing there.
 
-        Raises:
-            LedgerError: The chain is broken, has changed meanwhile, or differs from the entries of the target.
+        Raises LedgerError if the chain is broken, has changed meanwhile, or differs from the entries of the target.
         """
         store, dataset, start = self.ledger.store, self.ledger.dataset, state.head.seq
         if not start and not target.after(dataset, 0, 1):
@@ -257,8 +253,7 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
 
     An interrupted move is completed. If the move was completed before, nothing is written.
 
-    Raises:
-        LedgerError: The dataset cannot be moved (see `DatasetMove.fill`), or the verification of the copy fails.
+    Raises LedgerError if the dataset cannot be moved (see `DatasetMove.fill`), or the verification of the copy fails.
     """
     with open_ledger(source, dataset) as ledger:
         repeated = _move(DatasetMove(ledger, target, why, progress))

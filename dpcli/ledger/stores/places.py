@@ -116,8 +116,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
 def upgrade(url: str) -> tuple[str, ...]:
     """Renew the definitions of a ledger, and record this in every visible dataset. Return the names of the datasets with a new entry.
 
-    Raises:
-        LedgerError: The user may not renew the definitions, or they were changed by hand.
+    Raises LedgerError if the user may not renew the definitions, or they were changed by hand.
     """
     _refuse_changed_definitions(url)
     store: Store = load("dpcli.ledger.stores.postgres:upgraded_store")(url) if url.startswith(POSTGRES) else open_store(url)
@@ -132,8 +131,7 @@ def _refuse_changed_definitions(url: str) -> None:
 
     A fault is reported only if a second check finds it as well, as another process may upgrade the ledger during the first check.
 
-    Raises:
-        LedgerError: The definitions were changed.
+    Raises LedgerError if the definitions were changed.
     """
     if _fault_of_definitions(url) is None:
         return

@@ -71,8 +71,7 @@ class PostgresTail:
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
         """Return up to `most` rows after `seq`.
 
-        Raises:
-            LedgerError: The last entries are missing, so that the spending would seem smaller than it is.
+        Raises LedgerError if the last entries are missing, so that the spending would seem smaller than it is.
         """
         # The head is read before the rows, so that an entry that is written in between cannot seem missing.
         head = self.connection.execute(HEAD, (self.dataset,)).fetchone()

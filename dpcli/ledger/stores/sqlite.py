@@ -175,8 +175,7 @@ class SqliteStore:
         If there is a checkpoint, only the length of the file is checked, because a full check of a long file would slow down each opening.
         The table `head` then reveals a hidden or moved last entry. `verify` reads every page.
 
-        Raises:
-            LedgerError: The file is damaged.
+        Raises LedgerError if the file is damaged.
         """
         sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
         if _size(self._path) < sizes[0][0]:
@@ -316,8 +315,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
     The file is written under a temporary name in the same folder, synced, and then linked to its final name. The link fails if the name is
     taken. The mode of the file is 0600.
 
-    Raises:
-        LedgerError: The path is taken, or the file cannot be created.
+    Raises LedgerError if the path is taken, or the file cannot be created.
     """
     require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))

@@ -112,8 +112,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
 def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
     """Return the findings in a file. If a file in a folder of `given` cannot be read, this is its only finding.
 
-    Raises:
-        InputError: The file cannot be read and is itself in `given`, the files and folders on the command line.
+    Raises InputError if the file cannot be read and is itself in `given`, the files and folders on the command line.
     """
     from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path

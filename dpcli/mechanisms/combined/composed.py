@@ -70,6 +70,11 @@ class Composed(Mechanism):
         """Return whether all parts are attained. They are then attained on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
 
+    def witness(self, order: float) -> Mechanism | None:
+        """Return the composition of the parts' witnesses, which are attained on the same two datasets; None if a part has none."""
+        witnesses = tuple((witness, count) for mechanism, count in self.parts if (witness := mechanism.witness(order)) is not None)
+        return Composed(witnesses) if len(witnesses) == len(self.parts) else None
+
     def unclaimed(self) -> Mechanism:
         """Return the composition with each part unclaimed, because accountants use the parts one by one."""
         return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))

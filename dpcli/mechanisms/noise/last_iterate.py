@@ -27,21 +27,21 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 from dpcli.numerics.work import shared
 
-READ_WITH = {"lipschitz": "diameter", "batch_size": "diameter", "rate": "drawn"}  # keys, and those with which they are read
+READ_WITH = {"lipschitz": "diameter", "divisor": "diameter", "inclusion": "drawn"}  # keys, and those with which they are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastIterateSpec(Spec):
     """Noisy gradient descent on smooth convex losses. Only the last model is released, so that later steps hide earlier ones.
 
-    A step goes from x to the projection of x - learning_rate ((G + N) / batch_size + R), where G is the sum of the gradients of the records
+    A step goes from x to the projection of x - learning_rate ((G + N) / divisor + R), where G is the sum of the gradients of the records
     of a batch, N the noise, and R the gradient of a public regulariser. noise_multiplier is the standard deviation of N over C, the bound
     on one record's gradient. Batches are disjoint, fixed beforehand, and used in turn; batches = 1 is full-batch descent. The cost stops
     growing if the regulariser makes every step strongly convex, or if the models stay in a set of a stated diameter. With noise_multiplier
     20, learning_rate 0.1, strong_convexity 0.1, 1,000 iterations and delta 1e-6, for example, epsilon is 3.30 under zero-out, in place
     of 8.31 for all models. `steps` of the entry is the number of runs.
 
-    With drawn and rate, each step draws a new batch in secret, by Poisson or fixed-size sampling. The last steps are then charged as
+    With drawn and inclusion, each step draws a new batch in secret, by Poisson or fixed-size sampling. The last steps are then charged as
     sampled steps with a part of the noise, and all earlier ones as one Gaussian with the rest, if this is cheaper than all steps. A Poisson
     batch may hold all records, and smoothness must hold for it too.
 
@@ -63,7 +63,7 @@ class LastIterateSpec(Spec):
         "strong_convexity": 0.1,
         "diameter": 0.5,
         "lipschitz": 1.0,
-        "batch_size": 40,
+        "divisor": 40,
     }
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
@@ -77,8 +77,8 @@ class LastIterateSpec(Spec):
             "test_models_on_the_way_tell_more_than_the_last",
         ),
         of_mechanism(
-            "The mean loss of every batch, with the regulariser, has the stated smoothness and strong_convexity, whichever records it has. "
-            "Its gradient is used as it is. Clipped gradients are in general not those of a convex loss.",
+            "A batch's loss over the divisor, with the regulariser, has the stated smoothness and strong_convexity, whichever records it "
+            "has. Its gradient is used as it is. Clipped gradients are in general not those of a convex loss.",
             "test_losses_that_are_less_convex_than_stated_forget_less",
         ),
         of_mechanism(
@@ -87,7 +87,7 @@ class LastIterateSpec(Spec):
         ),
         of_mechanism(
             "Each record has a place in one batch of `batches`, which are used in turn, and an absent one leaves it empty. Places, "
-            "learning rate, batch_size and iterations do not depend on the records.",
+            "the first model, learning rate, divisor and iterations do not depend on the records.",
             "test_a_record_in_two_batches_is_seen_twice",
         ),
         of_mechanism(
@@ -105,33 +105,34 @@ class LastIterateSpec(Spec):
     smoothness: Annotated[
         float,
         Key(
-            "largest curvature of a batch's mean loss with its regulariser: a Lipschitz constant of the gradient",
+            "largest curvature of a batch's loss over the divisor, with the regulariser: a Lipschitz constant of the gradient",
             POSITIVE,
             claim=True,
         ),
     ]
     strong_convexity: Annotated[
-        float, Key("smallest curvature of a batch's mean loss with its regulariser; 0 by default", NON_NEGATIVE, claim=True)
+        float,
+        Key("smallest curvature of a batch's loss over the divisor, with the regulariser; 0 by default", NON_NEGATIVE, claim=True),
     ] = 0.0
     batches: Annotated[
         int, Key("number of disjoint batches, which are used in turn; 1, all records in every step, by default", COUNT, claim=True)
     ] = 1
     diameter: Annotated[
         float | None,
-        Key("diameter of the set onto which every model is projected; needs lipschitz and batch_size", POSITIVE, claim=True),
+        Key("diameter of the set onto which every model is projected; needs lipschitz and divisor", POSITIVE, claim=True),
     ] = None
     lipschitz: Annotated[float | None, Key("C, the bound on one record's gradient (L2), with diameter", POSITIVE, claim=True)] = (
         None
     )
-    batch_size: Annotated[
-        int | None, Key("places of a batch, by which its sum of gradients is divided, with diameter", COUNT, claim=True)
+    divisor: Annotated[
+        int | None, Key("public number by which a sum of gradients is divided, with diameter", COUNT, claim=True)
     ] = None
 
     drawn: Annotated[
         Literal["poisson", "fixed-size"] | None,
         Key("how each step draws a batch, in secret; by default batches are fixed", claim=True),
     ] = None
-    rate: Annotated[float | None, Key("probability that a record is in the batch of a step, with drawn", RATE)] = None
+    inclusion: Annotated[float | None, Key("probability that a record is in the batch of a step, with drawn", RATE)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if not self.learning_rate * self.smoothness <= 2.0:
@@ -154,7 +155,7 @@ class LastIterateSpec(Spec):
 
     @property
     def unsampled(self) -> str:
-        return "whose keys drawn and rate say how the steps of a run draw their batches"
+        return "whose keys drawn and inclusion say how the steps of a run draw their batches"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return one Gaussian, or the cheaper of all sampled steps and the last ones with a Gaussian.
@@ -174,7 +175,7 @@ class LastIterateSpec(Spec):
         ways = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
         mu = neighbours.contribution_bounds / self.noise_multiplier
         opposite = neighbours.replaces and self.drawn == "poisson"
-        rate, width = float(self.rate or 1.0), self._width(neighbours)
+        rate, width = float(self.inclusion or 1.0), self._width(neighbours)
         split = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite)
         if split is not None:
             steps, share, shift = split
@@ -184,13 +185,13 @@ class LastIterateSpec(Spec):
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
         """Return one step with noise multiplied by `factor`, on the batch that it draws."""
-        assert self.rate is not None
+        assert self.inclusion is not None
         step = GaussianSpec(noise_multiplier=self.noise_multiplier * factor)
         if self.drawn == "poisson":
-            return step.poisson(self.rate, neighbours).unclaimed()
+            return step.poisson(self.inclusion, neighbours).unclaimed()
         if not neighbours.replaces:
             raise InputError(f"batches of fixed size need adjacency = replace-one, found {neighbours.adjacency.value}")
-        return fixed_size(step.resolve(neighbours), self.rate, neighbours.records).unclaimed()
+        return fixed_size(step.resolve(neighbours), self.inclusion, neighbours.records).unclaimed()
 
     def _gap(self) -> float:
         """Return 1 - c, rounded down, where a step is c-Lipschitz: its derivative is between 1 - learning_rate * smoothness and 1 -
@@ -200,10 +201,10 @@ class LastIterateSpec(Spec):
 
     def _width(self, neighbours: Neighbours) -> float:
         """Return the diameter in units of the largest move that one changed record makes in a step, rounded up; inf without a set."""
-        if self.diameter is None or self.lipschitz is None or self.batch_size is None:
+        if self.diameter is None or self.lipschitz is None or self.divisor is None:
             return math.inf
         versions = 2.0 if neighbours.replaces else 1.0
-        return self.diameter / self.lipschitz / self.learning_rate * self.batch_size / versions * (1.0 + 1e-14)
+        return self.diameter / self.lipschitz / self.learning_rate * self.divisor / versions * (1.0 + 1e-14)
 
     def _attained(self) -> bool:
         """Return whether losses with a constant gradient C, and a quadratic regulariser with strong_convexity, attain the bound.

@@ -72,8 +72,7 @@ def choose(
 
     The comparison uses a copy of the model.
 
-    Raises:
-        InputError: The loss is not one number for each example, or draws a permutation of the examples.
+    Raises InputError if the loss is not one number for each example, or draws a permutation of the examples.
     """
     spare = copy.deepcopy(model)
     with shift_parameters(spare):

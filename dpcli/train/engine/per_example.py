@@ -223,8 +223,7 @@ class ClippedGradients(CheckedSums):
         probability (1 - s)^n, and in each further step with probability 1 - s / 8. A fault that shows in every record never passes the
         first step.
 
-        Raises:
-            InputError: The norms of the two gradients differ.
+        Raises InputError if the norms of the two gradients differ.
         """
         if not size(batch):
             return self(batch)

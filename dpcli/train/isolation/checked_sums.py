@@ -63,8 +63,7 @@ class CheckedSums(ABC):
     def checked(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
-        Raises:
-            InputError: The norms of the two gradients differ, so the program combines records.
+        Raises InputError if the norms of the two gradients differ, so the program combines records.
         """
         if not size(batch):
             return self(batch)

@@ -195,8 +195,7 @@ def leaves(values: Any) -> Iterator[Tensor]:
 def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """Return the first of several layouts, which must have the same dimension.
 
-    Raises:
-        Mixed: The layouts have different dimensions, so the operator pairs each record with every other record.
+    Raises Mixed if the layouts have different dimensions, so the operator pairs each record with every other record.
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):

@@ -301,8 +301,7 @@ def index(call: Call) -> Layouts:
     The rule covers three uses. Each record selects from a shared tensor. All records share the indices, which are along other dimensions.
     Or each record selects from its own row, by the record indices.
 
-    Raises:
-        Mixed: The records of the indices would be paired with other records, of another index or of the tensor.
+    Raises Mixed if the records of the indices would be paired with other records, of another index or of the tensor.
     """
     indices, self_layout = Indices.of(call), call.layout_of(call["self"])
     holding_records: list[AlongRecords | RecordIndices] = [*indices.rows, *indices.positions]

@@ -37,8 +37,7 @@ SEED_BITS = 40  # length of the seeds of the program's random numbers
 def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     """Check a program on copies of the model, and return the verdict on it.
 
-    Raises:
-        InputError: The program combines records, changes state in a forward pass, or fails on synthetic records.
+    Raises InputError if the program combines records, changes state in a forward pass, or fails on synthetic records.
     """
     state_before = state(model, loss)
     program = analyze(copy_of(model), loss, draw(2))

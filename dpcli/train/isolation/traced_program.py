@@ -112,8 +112,7 @@ def drops_between_layers(module: nn.Module) -> bool:
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
     """Compute the losses and their gradients, so that the tracker observes them. Operators without a rule are added to the doubts.
 
-    Raises:
-        InputError: The program does not return one loss for each record, which depends on that record alone.
+    Raises InputError if the program does not return one loss for each record, which depends on that record alone.
     """
     findings = tracker.findings
     with torch.enable_grad(), no_validation_by_default():

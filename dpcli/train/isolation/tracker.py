@@ -217,8 +217,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def result_layouts(self, func: Any, call: Call) -> Layouts:
         """Return the layout of each output of a call, from the layouts of its arguments.
 
-        Raises:
-            Mixed: The call combines records with numbers that depend on several of them, or its rule raises it.
+        Raises Mixed if the call combines records with numbers that depend on several of them, or its rule raises it.
         """
         arguments = [*map(self.layout_of, call.tensors())]
         in_shape, in_numbers = batch_size_uses(func, call.values)

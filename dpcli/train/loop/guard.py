@@ -206,8 +206,7 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
 
     A further parameter would be updated by a gradient without noise. A missing parameter would never be updated.
 
-    Raises:
-        InputError: The optimizer lacks a trained parameter, or has a parameter that is not trained.
+    Raises InputError if the optimizer lacks a trained parameter, or has a parameter that is not trained.
     """
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
     trained = trained_parameters(model)

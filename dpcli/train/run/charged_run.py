@@ -112,8 +112,7 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 
     If it does, the run was killed after it had written its result and before it removed its state. The state is then removed.
 
-    Raises:
-        InputError: The run has ended.
+    Raises InputError if the run has ended.
     """
     try:
         saved, result = load_checkpoint(state), description_in(folder)
@@ -196,8 +195,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoin
     After a crash it is unknown how many steps followed the last saved state. The steps up to the next state are therefore charged again,
     under a separate key. After a clean stop, no step is repeated and nothing is reserved.
 
-    Raises:
-        Denied: The ledger refuses the cost.
+    Raises Denied if the ledger refuses the cost.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not initial.model or never_started(ledger, initial)

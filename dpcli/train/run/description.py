@@ -127,8 +127,7 @@ def digest_of(path: str) -> str:
 def description_in(folder: str) -> Description:
     """Return the description of the run in a folder.
 
-    Raises:
-        InputError: The folder does not exist, holds no run that has ended, or has a missing or malformed description.
+    Raises InputError if the folder does not exist, holds no run that has ended, or has a missing or malformed description.
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):

@@ -222,8 +222,7 @@ class Arrays:
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
     """Return the data of a [train] table. The private records are restricted to the window `rows` if it is given.
 
-    Raises:
-        InputError: The data cannot be read, or a number is not finite.
+    Raises InputError if the data cannot be read, or a number is not finite.
     """
     classes = _classes(train, path)
     private = _load(train.data, "data", train, classes, path, rows)
@@ -284,8 +283,7 @@ def _checked(raw: RawRecords, key: str, train: Classification, classes: int, pat
 def inputs_of(values: Any, shift: float, place: str) -> Array:
     """Return inputs of shape (n, ...) as float32, after the declared shift is subtracted.
 
-    Raises:
-        InputError: The values are no array of this shape, or a number is not finite.
+    Raises InputError if the values are no array of this shape, or a number is not finite.
     """
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:

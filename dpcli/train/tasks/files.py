@@ -145,8 +145,7 @@ def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], 
 def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     """Return for each row of an arrow table whether it is in the window.
 
-    Raises:
-        InputError: The column that determines the block is missing, or has the wrong type.
+    Raises InputError if the column that determines the block is missing, or has the wrong type.
     """
     import pyarrow
 
@@ -307,8 +306,7 @@ def _refusal(place: str, problem: str) -> InputError:
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
     """Return for each of `count` records whether it is held out as public, which every k-th is.
 
-    Raises:
-        InputError: The records have owners, or the share is more than one half.
+    Raises InputError if the records have owners, or the share is more than one half.
     """
     if units is not None:
         raise InputError(

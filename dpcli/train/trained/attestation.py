@@ -91,8 +91,7 @@ def _adapter(description: Description) -> list[str]:
 def confirmed_plan(description: Description, plan: TrainingPlan) -> TrainingPlan:
     """Return the plan on the run's blocks and rows, after a comparison of the run's guarantee with the cost of the plan.
 
-    Raises:
-        InputError: The run claims a guarantee that this version's accountants do not confirm for its file.
+    Raises InputError if the run claims a guarantee that this version's accountants do not confirm for its file.
     """
     if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
         raise InputError(
@@ -118,8 +117,7 @@ def confirmed_plan(description: Description, plan: TrainingPlan) -> TrainingPlan
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
     """Return the plan with the run's window if a command option set the window. The cost does not depend on it.
 
-    Raises:
-        InputError: The guarantee and the ledger's entry name different windows.
+    Raises InputError if the guarantee and the ledger's entry name different windows.
     """
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
@@ -182,8 +180,7 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
 def _read(file: str) -> tuple[dict[str, Any], bool]:
     """Return the statement in a file, and whether its envelope has signatures. The envelope may be in a Sigstore bundle.
 
-    Raises:
-        InputError: The file contains no statement by dpcli.
+    Raises InputError if the file contains no statement by dpcli.
     """
     data = read_bytes(file, KIND)
     try:
