@@ -407,5 +407,7 @@ def _rate(entry: Entry | None, pipeline: Pipeline | None) -> float | None:
     """Return the rate of Poisson sampling without a bound on the batch size; None for other schemes."""
     if entry is None or pipeline is None or not isinstance(entry.sampling, Poisson) or entry.sampling.max_batch_size is not None:
         return None
+    if entry.spec.takes_turns:  # the batches of a run are from groups, and not from all records
+        return None
     rate = entry.sampling.exact_rate(pipeline.privacy.dataset_size)
     return None if rate is None else float(rate)

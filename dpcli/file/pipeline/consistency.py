@@ -118,6 +118,8 @@ def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Probl
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():
             yield (*path, key), expected, actual
+        if entry.spec.final_only and privacy is not None and privacy.releases == "all-checkpoints":
+            yield (*path, "type"), 'releases = "final-model": this type covers the last model alone', 'releases = "all-checkpoints"'
         if entry.sampling is not None and privacy is not None:
             for key, expected, actual in entry.sampling.problems(privacy.dataset_size):
                 yield (*path, "sampling", key), expected, actual

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dpcli.document.document import Document
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.sessions.documents.dry_run import dry_run
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
@@ -29,6 +30,10 @@ DRAWS = {
     "none": "all {size:,} records",
 }
 CORRELATED = "the records that were dealt to this step when the run began: about {batch:,g} of {size:,}"
+IN_TURNS = (
+    "each record of one of {groups} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were dealt "
+    "when the run began, and take turns"
+)
 # What a neighbouring dataset changes in the sum of a step.
 MOVES = {
     Adjacency.ADD_REMOVE: "one {unit} more or less moves the sum by at most C",
@@ -92,6 +97,11 @@ def _sample(plan: TrainingPlan, stage: Stage) -> str:
     """Return in words which records a step takes."""
     sampling = stage.entry.sampling
     words = DRAWS["none" if sampling is None else sampling.scheme]
+    if isinstance(stage.spec, CorrelatedSpec) and isinstance(sampling, Poisson):
+        groups = stage.spec.min_separation
+        return IN_TURNS.format(
+            groups=groups, rate=groups * stage.expected_batch / plan.size, batch=stage.expected_batch, size=plan.size
+        )
     if isinstance(stage.spec, CorrelatedSpec) and stage.expected_batch < plan.size:
         words = CORRELATED
     most = getattr(sampling, "max_batch_size", None)

@@ -211,6 +211,12 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     for name in names:
         _require_performable(by_name[name], f'{path}: mechanism["{name}"]')
         _require_own_sample(by_name[name], names, pipeline, path)
+        owned = pipeline.privacy.max_contributions or 1
+        if owned > 1 and by_name[name].spec.takes_turns and by_name[name].sampling is not None:
+            raise InputError(
+                f'{path}: mechanism["{name}"].sampling: expected no sampling with max_contributions = {owned}, found one: training deals '
+                "records to groups, and the price is for all records of a unit in one group; with train.records_per_unit they are"
+            )
     return [by_name[name] for name in names]
 
 

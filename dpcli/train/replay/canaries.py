@@ -218,6 +218,11 @@ def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
             f'{plan.path}: mechanism["{stage.entry.name}"].sampling: expected batches without a fixed or largest size with gradients as '
             "canaries: the number of records in a batch would reveal the number of canaries"
         )
+    if isinstance(spec, CorrelatedSpec) and not isinstance(sampling, Unsampled | None):
+        raise InputError(
+            f'{plan.path}: mechanism["{stage.entry.name}"].sampling: expected no sampling with correlated noise and gradients as canaries, '
+            f'found "{sampling.scheme}"'
+        )
     if isinstance(spec, CorrelatedSpec) and spec.iterations > MOST_STEPS:
         raise InputError(
             f'{plan.path}: mechanism["{stage.entry.name}"].iterations: expected at most {MOST_STEPS:,} with gradients as canaries, found '
@@ -227,7 +232,11 @@ def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
 
 def sampled_steps(plan: TrainingPlan) -> Iterator[SampledSteps]:
     """Yield the stages in the form that the audit simulates. Yield nothing if the audit cannot simulate the sampling of a stage."""
-    if all(isinstance(stage.entry.sampling, (Poisson, Unsampled)) for stage in plan.stages):
+    is_simulated = (
+        isinstance(stage.entry.sampling, (Poisson, Unsampled)) and not isinstance(stage.spec, CorrelatedSpec)
+        for stage in plan.stages
+    )
+    if all(is_simulated):
         for stage in plan.stages:
             std = first_step_std(stage.spec, plan.train.clipping.count_noise)
             yield SampledSteps(stage.steps, _record_rate(plan, stage), std)

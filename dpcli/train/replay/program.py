@@ -98,9 +98,10 @@ def _std(plan: TrainingPlan, stage: Stage) -> float:
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
-    """Return the rate of Poisson sampling without a largest batch size; None for other schemes."""
+    """Return the rate of Poisson samples of all records without a largest batch size; None for other samples."""
     sampling = stage.entry.sampling
-    if not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
+    is_correlated = isinstance(stage.spec, CorrelatedSpec)
+    if is_correlated or not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
         return None
     return stage.expected_batch / plan.size
 

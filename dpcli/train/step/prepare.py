@@ -147,7 +147,7 @@ class Prepared:
         size, stream = self.plan.size, self.streams.sampling
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
-            return correlated_sampler(stage.spec, size, stream, count)
+            return correlated_sampler(stage.spec, size, stream, count, stage.entry.sampling)
         return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
 
     def noise(self, stage: Stage) -> Noise:
