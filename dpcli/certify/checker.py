@@ -173,8 +173,8 @@ class ClosedPart:
     infinite_mass = arb(0)
 
     def __init__(self, part: Json, direction: str) -> None:
-        self.kind = part["kind"]
-        self.e0 = number(part["epsilon"] if self.kind != "gaussian" else part["mu_squared"])
+        self.form = part["kind"]
+        self.e0 = number(part["epsilon"] if self.form != "gaussian" else part["mu_squared"])
         demand(self.e0 > 0, "some loss")
 
     big_run = AtomicPart.big_run
@@ -182,9 +182,9 @@ class ClosedPart:
     def moment(self, z: Any, plan: Json) -> Any:
         """Return M(z) at a real or complex z."""
         e = self.e0
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return (e * z * (z + 1) / 2).exp()
-        if self.kind == "laplace":
+        if self.form == "laplace":
             return ((z + 1) * (z * e).exp() + z * (-(z + 1) * e).exp()) / (2 * z + 1)
         half = z + arb(1) / 2
         return ((half * e).exp() - (-half * e).exp()) * (e / 2).exp() / (2 * half * e.expm1())
@@ -198,10 +198,10 @@ class ClosedPart:
         It falls in y, because |z+1| / |2z+1| falls to 1/2, |z| / |2z+1| rises to 1/2, and |sinh w| <= cosh Re w.
         """
         e = self.e0
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return (-e * y * y / 2).exp()
         z = acb(t, y)
-        if self.kind == "laplace":
+        if self.form == "laplace":
             size = (abs(z + 1) / abs(2 * z + 1)) * (t * e).exp() + (-(t + 1) * e).exp() / 2
         else:
             half = t + arb(1) / 2
@@ -244,8 +244,8 @@ class SmoothPart:
     infinite_mass = arb(0)
 
     def __init__(self, part: Json, direction: str) -> None:
-        self.kind = part["kind"]
-        self.normal, self.has_atoms = self.kind == "mixture", self.kind == "laplace"
+        self.form = part["kind"]
+        self.normal, self.has_atoms = self.form == "mixture", self.form == "laplace"
         self.records = int(part.get("records", 1))
         demand(0 < self.records <= 1000, "1 to 1,000 records")
         self.rate = number(part["rate"])
@@ -745,13 +745,13 @@ def replaced_gaussian_step(part: SmoothPart, epsilon: arb) -> tuple[arb, arb]:
 
 def masses_beyond(part: ClosedPart | SmoothPart, level: arb, side: int) -> tuple[arb, arb]:
     """Return P and Q of a loss without sampling above `level` if side is 1, or below it if side is -1."""
-    if part.kind in ("gaussian", "mixture"):
+    if part.form in ("gaussian", "mixture"):
         mu = part.slope if isinstance(part, SmoothPart) else part.e0.sqrt()
         x = level / mu + mu / 2
         return normal_tail(side * (x - mu)), normal_tail(side * x)
     e0 = part.e0
     level = level.min(e0).max(-e0)
-    if part.kind == "laplace":
+    if part.form == "laplace":
         p, q = 1 - ((level - e0) / 2).exp() / 2, (-(level + e0) / 2).exp() / 2
     else:
         q = ((e0 - level) / 2).expm1() / e0.expm1()

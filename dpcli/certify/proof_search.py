@@ -118,14 +118,14 @@ class ClosedForm(Form):
 
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
-        self.kind = part["kind"]
-        self.e0 = float(Fraction(part["mu_squared" if self.kind == "gaussian" else "epsilon"]))
+        self.form = part["kind"]
+        self.e0 = float(Fraction(part["mu_squared" if self.form == "gaussian" else "epsilon"]))
 
     def log_moment(self, z: float) -> float:
         e, half = self.e0, abs(z + 0.5)
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return 0.5 * e * z * (z + 1.0)
-        if self.kind == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
+        if self.form == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
             return half * e + math.log(-math.expm1(-2.0 * half * e) / half) - 0.5 * e - math.log(-2.0 * math.expm1(-e))
         # ((z+1) e^{z e} + z e^{-(z+1) e}) / (2z+1), which is even in z + 1/2 too
         return (half - 0.5) * e + math.log((half + 0.5 + (half - 0.5) * math.exp(-2.0 * half * e)) / (2.0 * half))
@@ -133,11 +133,11 @@ class ClosedForm(Form):
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
         def log_decay(y: Array) -> tuple[Array, Array]:
             e = self.e0
-            if self.kind == "gaussian":
+            if self.form == "gaussian":
                 return -0.5 * e * y * y, np.zeros_like(y)
             size = 2.0 * np.hypot(t + 0.5, y)
             log_near = np.log(np.hypot(t + 1.0, y) / size) + t * e
-            if self.kind == "laplace":
+            if self.form == "laplace":
                 value = np.logaddexp(log_near, -(t + 1.0) * e - math.log(2.0))
             else:
                 value = np.logaddexp((t + 0.5) * e, -(t + 0.5) * e) - 0.5 * e - np.log(size) - math.log(-math.expm1(-e))
@@ -759,7 +759,7 @@ def _find_plan(
         raise NoPlan("the stated deltas add up to more")
     log_room = math.log(room)
     bits = 100 + math.ceil(-log_room / math.log(2.0) + math.log2(math.fsum(form.count for form in forms)))
-    if all(isinstance(form, ClosedForm) and form.kind == "gaussian" for form in forms):
+    if all(isinstance(form, ClosedForm) and form.form == "gaussian" for form in forms):
         return {"method": "gaussian", "bits": bits}
     alone = forms[0] if len(forms) == 1 else None
     one_record = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1)

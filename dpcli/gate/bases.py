@@ -28,7 +28,7 @@ from dpcli.git.past_files import PastFile, files_at
 from dpcli.git.work_trees import work_tree
 
 # The terms in the JSON of an earlier gate that are numbers, with the condition that each number must meet. `_checked_terms` checks
-# "budget.rho" on its own, as this key may be absent.
+# "budget.rho" on its own, because this key may be absent.
 CHECKED_TERMS = {
     "budget.epsilon": POSITIVE,
     "gate.max_increase": NON_NEGATIVE,

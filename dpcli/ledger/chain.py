@@ -144,7 +144,7 @@ def utc_now() -> str:
 
 
 def is_stamp(text: str) -> bool:
-    """Check whether a text is a time in the form that entries use."""
+    """Return whether a text is a time in the form that entries use."""
     try:
         datetime.strptime(text, STAMP)
     except ValueError:

@@ -307,4 +307,4 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
     underflowed = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
     if not 0.0 <= value < math.inf or underflowed:
         raise WrongCell(name, f"expected a number >= 0 in the range of a double, found {text[:40]!r}")
-    return abs(value)  # -0.0 becomes 0.0, as a ledger accepts no negative zero
+    return abs(value)  # -0.0 becomes 0.0, because a ledger accepts no negative zero

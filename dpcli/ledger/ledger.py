@@ -235,7 +235,7 @@ class Ledger:
             CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
             LedgerError: The dataset has moved, or its ledger cannot be read.
         """
-        terms = self._state.terms or self.state().open_terms()  # cached terms are current, as no entry changes them
+        terms = self._state.terms or self.state().open_terms()  # cached terms are current, because no entry changes them
         self._state.refuse_moved()
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
@@ -665,7 +665,7 @@ class Ledger:
         return tuple(receipts)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Check whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
+        """Return whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
         return is_due(state, self._checkpoint_seq) or any(
             entry is not None and entry.kind in ("quota", "copied") for entry in entries
         )

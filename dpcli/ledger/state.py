@@ -89,7 +89,7 @@ class Run:
         return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
-        """Check whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
+        """Return whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
@@ -276,7 +276,7 @@ class LedgerState:
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
-        """Check whether a further cost fits within the caps."""
+        """Return whether a further cost fits within the caps."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def on_blocks(self, window: Sequence[str]) -> LedgerState:
@@ -505,7 +505,7 @@ def payer(content: Mapping[str, Any]) -> str:
 
 
 def mechanism_names(pipeline: Mapping[str, Any]) -> str:
-    """Return the names of a pipeline's mechanisms, cut to `LONGEST_NAMES`, as an entry can contain names of any length."""
+    """Return the names of a pipeline's mechanisms, cut to `LONGEST_NAMES`, because a pipeline can have names of any length."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
     return text if len(text) <= LONGEST_NAMES else text[: LONGEST_NAMES - 3] + "..."
 

@@ -117,7 +117,7 @@ class LedgerTerms:
         return ""
 
     def _has_price_under(self, filter_name: str, pipeline: Pipeline, delta: float) -> bool:
-        """Check whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
+        """Return whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
         try:
             opened_filter(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
         except (CannotCertify, InputError, NotRepresentable):

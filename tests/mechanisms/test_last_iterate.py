@@ -184,6 +184,16 @@ def test_limits() -> None:
     assert mu(iterations=9, learning_rate=2.0, strong_convexity=1.0) == pytest.approx(3.0)
 
 
+def test_noise_too_small_for_its_square_or_for_a_float_protects_nothing() -> None:
+    for noise in (1e-110, 1e-200, 5e-324):
+        for keys in ({}, {"batches": 3}, {"drawn": "poisson", "inclusion": 0.1}, {"drawn": "fixed-size", "inclusion": 0.1}):
+            for c in (1.0, 0.5, 0.0):
+                spec = LastIterateSpec(
+                    **{**STEP, **keys, "strong_convexity": 1.0 - c, "noise_multiplier": noise, "iterations": 5000}
+                )
+                assert spec.resolve(REPLACED).approx_dp(0.05) == math.inf, (noise, keys, c)
+
+
 def test_cost_grows_with_what_is_worse() -> None:
     keys = {**SET, "iterations": 40, "batches": 4, "strong_convexity": 0.05, "learning_rate": 0.5}
     least = mu(**keys)

@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import accumulate, pairwise, permutations
+from itertools import accumulate, pairwise, permutations, product
 from random import Random
 
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy.special import ndtr, ndtri
 
+from dpcli.accountants.pld import PldProfile
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice import costly_selection
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
@@ -26,7 +28,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.tails import log_deltas
-from tests.mechanisms.trials import Counts
+from tests.mechanisms.trials import Counts, delta, worst_order
 
 Generating = Callable[[Fraction], Fraction]
 RATIONAL: list[tuple[Counts, Generating]] = [
@@ -109,15 +111,11 @@ def test_the_order_by_the_likelihood_ratio_is_not_the_worst_one() -> None:
 
     An order that is not monotone in the outcome attains 6.424.
     """
-    from tests.mechanisms.test_selection_profile import delta, worst_order
-
     trials = NegativeBinomial(1.0, 0.1)
     found = RepeatAndSelect(Gaussian(1.0), trials).approx_dp(1e-5)
     best, other = (trials.mean * m * np.exp(-trials.depth(1.0 - np.cumsum(m) + 0.5 * m)) for m in worst_order(trials, 1.0, found))
     assert delta(best, other, 6.424) > 1e-5 and found < 6.4249
     edges = np.concatenate(([-np.inf], np.linspace(-9.0, 10.0, 8001), [np.inf]))
-    from scipy.special import ndtr
-
     p, q = np.diff(ndtr(edges - 1.0)), np.diff(ndtr(edges))
     monotone = max(
         delta(*(trials.mean * m * np.exp(-trials.depth(1.0 - np.cumsum(m) + 0.5 * m)) for m in pair), 4.887)
@@ -150,11 +148,11 @@ def test_a_concrete_score_costs_nearly_the_bound() -> None:
     for inner in (Gaussian(0.25), Gaussian(1.0), Laplace(0.5), Pure(0.5)):
         for trials in (NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), PoissonTrials(10.0), BinomialTrials(20, 10.0)):
             mechanism = RepeatAndSelect(inner, trials)
-            for delta in (1e-5, 1e-10):
-                upper = mechanism.approx_dp(delta)
+            for at_delta in (1e-5, 1e-10):
+                upper = mechanism.approx_dp(at_delta)
                 losses = CostlySelection(inner.losses()[0], trials, 0.99 * upper, False).losses()
                 near, at = np.array([log_deltas(loss, np.array([0.97 * upper, upper])) for loss in losses]).max(axis=0)
-                assert at <= math.log(delta) + 1e-6 < near, (inner, trials, delta, near, at)
+                assert at <= math.log(at_delta) + 1e-6 < near, (inner, trials, at_delta, near, at)
     witness = RepeatAndSelect(Gaussian(1.0), NegativeBinomial(1.0, 0.1)).witness(6.0)
     assert witness is not None and witness.attained()
     assert max(log_deltas(loss, np.array([6.0]))[0] for loss in witness.losses()) > math.log(1e-5)
@@ -162,6 +160,7 @@ def test_a_concrete_score_costs_nearly_the_bound() -> None:
     assert RepeatAndSelect(Zcdp(0.1), PoissonTrials(2.0)).witness(3.0) is None
 
 
+@pytest.mark.long
 def test_the_pair_of_a_costly_score_is_that_of_its_order() -> None:
     """The masses of three cells, in many digits, from the generating function; and all masses add up to 1."""
     for trials in (NegativeBinomial(1.0, 0.1), PoissonTrials(5.0), BinomialTrials(12, 6.0)):
@@ -194,3 +193,58 @@ def best(trials: Counts, x: object) -> object:
     if isinstance(trials, BinomialTrials):
         return (1 + mp.mpf(trials.mean) / trials.most * (x - 1)) ** trials.most
     return mp.mpf(trials.gamma) * x / (1 - (1 - mp.mpf(trials.gamma)) * x)
+
+
+@pytest.mark.long
+def test_the_bound_is_at_most_the_one_term_bound() -> None:
+    """E[K] delta(eps - s) with the largest s = log f'(q) - log f'(q') of a Gaussian run (after Koskela, Redberg, Wang 2024)."""
+    w = np.concatenate(([0.0], np.geomspace(1e-12, 1.0, 4000)))
+    for mu in (0.25, 1.0):
+        z = ndtr(ndtri(w) + mu)
+        for trials in (NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), PoissonTrials(10.0), BinomialTrials(20, 10.0)):
+            shift = float((trials.depth(z) - trials.depth(w)).max())
+            for at_delta in (1e-2, 1e-5, 1e-10):
+                one_term = shift + Gaussian(mu).approx_dp(at_delta / trials.mean)
+                found = RepeatAndSelect(Gaussian(mu), trials).approx_dp(at_delta)
+                assert found < one_term, (mu, trials, at_delta, found, one_term)
+
+
+@pytest.mark.long
+def test_cost_rises_with_the_trials_and_falls_with_the_noise() -> None:
+    """By the profile, at delta 1e-6; the Poisson, the geometric and the logarithmic distribution."""
+    for law in (PoissonTrials, lambda mean: NegativeBinomial(1.0, 1.0 / mean), lambda mean: NegativeBinomial(0.0, 1.0 / mean)):
+        by_mean = [RepeatAndSelect(Gaussian(0.5), law(mean)).approx_dp(1e-6) for mean in (1.5, 3.0, 10.0, 100.0)]
+        by_mu = [RepeatAndSelect(Gaussian(mu), law(10.0)).approx_dp(1e-6) for mu in (0.1, 0.3, 0.5, 1.0)]
+        assert by_mean == sorted(by_mean) and by_mu == sorted(by_mu), (by_mean, by_mu)
+
+
+def test_training_that_stops_early_costs_at_most_its_plan_and_not_only_what_ran() -> None:
+    """Three responses about a record, and after each a noisy check of a private bit, in exact fractions; it stops at the first yes.
+
+    The plan is three responses and one sparse vector. A sparse vector of one answer is a response to each check that ends with a yes, with
+    one noisy threshold for all checks, which is here 0 or 1. What ran until the stop is one response and one check.
+    """
+    step, (often, seldom) = Fraction(3, 4), (Fraction(2, 3), Fraction(1, 3))  # e^epsilon is 3 for a response
+
+    def law(bit: int) -> dict[tuple[int, ...], Fraction]:
+        """Chances of the responses until the stop. One threshold is easy for all checks, the other one is hard."""
+        chances: dict[tuple[int, ...], Fraction] = {}
+        for easy, weight in ((True, often if bit else seldom), (False, seldom if bit else often)):
+            stop = Fraction(3, 4) if easy else Fraction(1, 4)
+            for seen in product((0, 1), repeat=3):
+                told = math.prod((step if one == bit else 1 - step for one in seen), start=Fraction(1))
+                for end in (1, 2, 3):
+                    stops = (1 - stop) ** (end - 1) * (stop if end < 3 else 1)
+                    chances[seen[:end]] = chances.get(seen[:end], Fraction(0)) + weight * told * stops
+        return chances
+
+    one, other = law(1), law(0)
+    assert sum(one.values()) == sum(other.values()) == 1
+    ratio = max(one[end] / other[end] for end in one)
+    run, check = Pure(math.log(3.0)), Pure(math.log(2.0))
+    plan, what_ran = Composed(((run, 3), (check, 1))), Composed(((run, 1), (check, 1)))
+    assert what_ran.approx_dp(0.0) < math.log(ratio) <= plan.approx_dp(0.0)
+    profile = PldProfile(plan.parts)
+    for y in RATIOS:
+        delta_of_law = sum(max(chance - y * other[end], Fraction(0)) for end, chance in one.items())
+        assert delta_of_law <= profile.delta(math.log(y)).upper * (1.0 + 1e-9), y

@@ -20,15 +20,11 @@ from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.arrays import Array
 from tests.cases import of_each
-from tests.mechanisms.trials import TRIALS, Counts, selected
+from tests.mechanisms.trials import TRIALS, Counts, delta, selected, worst_order
 
 AT = (0.05, 0.4, 1.0, 2.5)
 CELLS = 400
 ROUNDING = 1e-13  # of sums of outcomes whose differences are no more
-
-
-def delta(p: Array, q: Array, epsilon: float) -> float:
-    return float(max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p))))
 
 
 def normal(mu: float, orders: int) -> list[tuple[Array, Array]]:
@@ -40,26 +36,6 @@ def normal(mu: float, orders: int) -> list[tuple[Array, Array]]:
     random = np.random.default_rng(SEED)
     shuffles = [np.arange(CELLS), np.arange(CELLS)[::-1], *(random.permutation(CELLS) for _ in range(orders))]
     return [(p[order], q[order]) for order in shuffles]
-
-
-def worst_order(trials: Counts, mu: float, epsilon: float) -> tuple[Array, Array]:
-    """Cells of N(mu, 1) and N(0, 1), worst first: falling, but each cell of a large loss is where it costs most."""
-    from scipy.stats import norm
-
-    edges = np.linspace(-9.0, 9.0 + mu, 8001)
-    ends = np.concatenate(([-np.inf], edges[1:], [np.inf]))
-    p, q = (
-        np.where(edges < shift, np.diff(norm.cdf(ends - shift)), -np.diff(norm.sf(ends - shift))) for shift in (mu, 0.0)
-    )  # each from the tail that keeps its digits
-    cuts = edges[::20]
-    rates = [np.exp(-trials.depth(norm.cdf(cuts - shift))) for shift in (mu, 0.0)]
-    place = edges.copy()
-    for cell in np.flatnonzero(np.log(p / q) > epsilon - float(np.log(rates[0] / rates[1]).max())):
-        gain = rates[0] - math.exp(epsilon) * q[cell] / p[cell] * rates[1]
-        if gain.max() > 0.0:
-            place[cell] = cuts[gain.argmax()]
-    order = np.argsort(-place, kind="stable")
-    return p[order], q[order]
 
 
 def response(random: Random, epsilon: float, reveals: float) -> tuple[Array, Array]:

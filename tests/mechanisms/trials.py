@@ -43,3 +43,27 @@ def selected(trials: Counts, one: np.ndarray) -> np.ndarray:
     below = np.concatenate(([0.0], np.cumsum(one)))
     below[-1] = 1.0
     return np.concatenate(([generating(trials, np.zeros(1))[0]], np.diff(generating(trials, below))))
+
+
+def delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p))))
+
+
+def worst_order(trials: Counts, mu: float, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cells of N(mu, 1) and N(0, 1), worst first: falling, but each cell of a large loss is where it costs most."""
+    from scipy.stats import norm
+
+    edges = np.linspace(-9.0, 9.0 + mu, 8001)
+    ends = np.concatenate(([-np.inf], edges[1:], [np.inf]))
+    p, q = (
+        np.where(edges < shift, np.diff(norm.cdf(ends - shift)), -np.diff(norm.sf(ends - shift))) for shift in (mu, 0.0)
+    )  # each from the tail that keeps its digits
+    cuts = edges[::20]
+    rates = [np.exp(-trials.depth(norm.cdf(cuts - shift))) for shift in (mu, 0.0)]
+    place = edges.copy()
+    for cell in np.flatnonzero(np.log(p / q) > epsilon - float(np.log(rates[0] / rates[1]).max())):
+        gain = rates[0] - math.exp(epsilon) * q[cell] / p[cell] * rates[1]
+        if gain.max() > 0.0:
+            place[cell] = cuts[gain.argmax()]
+    order = np.argsort(-place, kind="stable")
+    return p[order], q[order]

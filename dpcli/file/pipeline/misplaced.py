@@ -85,7 +85,7 @@ def _places(key: str, top: frozenset[str]) -> str:
     return " or ".join(places)
 
 
-@functools.cache  # cached, as a file may have hundreds of unknown keys
+@functools.cache  # cached, because a file may have hundreds of unknown keys
 def _section(name: str) -> tuple[TablePlace, ...]:
     """Return the table of a section, and its inner tables."""
     return tuple(places_in(SectionTable(name), name, f"[{name}]"))

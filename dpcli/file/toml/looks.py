@@ -49,7 +49,7 @@ def looks(name: str) -> str:
     plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in _UNSEEN_CATEGORIES)
     base = unicodedata.normalize("NFKD", "".join(map(_base_letter, plain)))
     words = " ".join(base.split())
-    shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice, as a letter may resemble an i, which resembles an l
+    shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice: a letter may resemble an i, which resembles an l
     return shaped.replace("rn", "m").replace("vv", "w")
 
 

@@ -87,7 +87,7 @@ class BlockKind(ABC):
 
     @abstractmethod
     def holds(self, name: str) -> bool:
-        """Check whether a text is the name of a block."""
+        """Return whether a text is the name of a block."""
 
     @abstractmethod
     def rank(self, name: str) -> int:

@@ -52,7 +52,7 @@ class RowWindow:
         return f'rows whose "{self.column}" lies in {blocks_words(self.blocks)}'
 
     def holds(self, value: object) -> bool:
-        """Check whether a row with this value in the column is in the window. The engines of dpcli release make the same check in SQL."""
+        """Return whether a row with this value in the column is in the window. The engines of dpcli release make the same check in SQL."""
         place = PLACES[self.type](value)
         return place is not None and any(least <= place <= most for least, most in self.spans)
 

@@ -49,7 +49,7 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
     """
     state, now = ledger.state(), ledger.now()
     remaining = remaining_room(state)
-    all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs, as there may be many
+    all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs: there may be many
     table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
     outlook = _outlook(state, remaining, now)
     subject = "declared runs" if state.open_terms().mode == "declared" else "cap"

@@ -18,7 +18,7 @@ from dpcli.ledger.balance import share_of
 from dpcli.ledger.chain import seal
 from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
+from dpcli.ledger.planning.schedule import Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import MOST_IN_WINDOW
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
@@ -26,10 +26,8 @@ from dpcli.ledger.state import LedgerState
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
 
-
-MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, as the look-up takes time
+MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, because the look-up takes time
 MOST_CHARGED = 2_000_000  # largest sum of the numbers of blocks of all runs in a schedule
 BEYOND = 1000  # number of runs that are rehearsed beyond the end of a schedule
 

@@ -79,7 +79,7 @@ class DatasetMove:
         Raises LedgerError if the chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
-        self._refuse(target, to)
+        self._require_movable(target, to)
         self._require_approval(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
             if self.durable_copy(target) is not None:
@@ -87,7 +87,7 @@ class DatasetMove:
             state = LedgerState(dataset, runs=runs)
             self._copy_entries(target, tail, state, self._end())
             self.check_written(target, state.head)
-            self._refuse_origin()
+            self._require_recordable_address()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
@@ -110,7 +110,7 @@ class DatasetMove:
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why))
         target.append_all([(request, "")], even_moved=True)
 
-    def _refuse(self, target: Store, to: str) -> None:
+    def _require_movable(self, target: Store, to: str) -> None:
         """Check that the dataset can move to `target`.
 
         Raises LedgerError if both ledgers are the same, the definitions of one are outdated, the origin is damaged, or the dataset has
@@ -139,7 +139,7 @@ class DatasetMove:
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
             return
-        self._refuse_origin()
+        self._require_recordable_address()
         proposal = state.proposals.get("place")
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
             state = self.ledger.leave(to, self.why).state
@@ -152,8 +152,11 @@ class DatasetMove:
             "this command; nothing was moved"
         )
 
-    def _refuse_origin(self) -> None:
-        """Check that an entry can contain the address of the origin, before the origin is closed. Raises LedgerError if not."""
+    def _require_recordable_address(self) -> None:
+        """Check that an entry can contain the address of the origin. Raises LedgerError if not.
+
+        This is checked before the origin is closed, because the copy could not be opened afterwards.
+        """
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(

@@ -19,7 +19,7 @@ from dpcli.ledger.terms import LedgerTerms
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
-# Connection parameters, which libpq accepts in place of a URL. They are refused, as they would become a file name that contains a password.
+# Connection parameters, which libpq accepts in place of a URL. They are refused: they would become a file name that contains a password.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
 # A URL with a password but without slashes. A text that begins with ./ or the letter of a drive is the path of a file.
 CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
@@ -129,7 +129,7 @@ def upgrade(url: str) -> tuple[str, ...]:
 def _refuse_changed_definitions(url: str) -> None:
     """Check that the definitions were not changed by hand, because an upgrade would record them as definitions of dpcli.
 
-    A fault is reported only if a second check finds it as well, as another process may upgrade the ledger during the first check.
+    A fault is reported only if a second check finds it as well, because another process may upgrade the ledger during the first check.
 
     Raises LedgerError if the definitions were changed.
     """

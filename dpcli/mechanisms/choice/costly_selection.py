@@ -27,7 +27,7 @@ from dpcli.numerics.work import shared
 CELLS = 1200  # cells of equal width in which losses are counted together
 LARGEST_MASS = 2e-3  # largest mass of a cell; a larger cell is split at random into equal ones
 CUTS = 400  # places to which an outcome may be moved
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)  # for the mean of f' over a cell
+NODES = 4  # number of nodes of the Gauss-Legendre rule for the mean of f' over a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: floa
 
 def _log_rate(masses: Array, trials: TrialCounts) -> Array:
     """Return the logarithm of the mean of f' over each cell, of cells from the best to the worst."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
     begins = np.cumsum(masses) - masses
-    places = np.clip(begins[:, None] + 0.5 * (1.0 + NODES) * masses[:, None], 0.0, 1.0)
+    places = np.clip(begins[:, None] + 0.5 * (1.0 + nodes) * masses[:, None], 0.0, 1.0)
     depths = trials.depth(places.ravel()).reshape(places.shape)
-    return np.asarray(math.log(trials.mean) + log_sum(np.log(0.5 * WEIGHTS) - depths))
+    return np.asarray(math.log(trials.mean) + log_sum(np.log(0.5 * weights) - depths))

@@ -42,7 +42,7 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 
 LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates keep their digits
-LEADS = (-30.0, 30.0, 601)  # first, last, number: leads of the first candidate that are tried as the costliest, from half a move on
+FARTHEST_LEAD, LEADS = 30.0, 601  # leads of the first candidate, on both sides of half a move, that are tried as the costliest
 
 
 def noisy_maximum(epsilon: float, laplace: bool = False) -> Mechanism:
@@ -74,7 +74,7 @@ class NoisyMaximum(LeastOf):
         """
         if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
             return None
-        leads = np.linspace(*LEADS) + 0.5 * self.epsilon
+        leads = np.linspace(-FARTHEST_LEAD, FARTHEST_LEAD, LEADS) + 0.5 * self.epsilon
         log_p, log_q = (np.stack(_log_chances(at, self.laplace), axis=1) for at in (leads, leads - self.epsilon))
         moments = atomic_cgf(np.full(len(leads), order - 1.0), log_q, log_p - log_q)
         return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), self.laplace)
@@ -114,7 +114,8 @@ class ReportNoisyMaxSpec(EpsilonSpec):
 
     epsilon is that of one report. The scale of the noise is 2 / epsilon times the sensitivity of a score. With Gumbel noise the choice is
     that of the exponential mechanism (bounded range). With Laplace or exponential noise it costs no more than one number of sensitivity
-    epsilon with Laplace noise of scale 1, which is less than the pure epsilon implies.
+    epsilon with Laplace noise of scale 1, which is less than the pure epsilon implies. Gaussian noise is not offered: its cost
+    grows with the number of candidates. State such noisy scores as a gaussian entry, as if all of them were released.
 
     Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
     records, stated_for says whether epsilon is for one record or for the unit.

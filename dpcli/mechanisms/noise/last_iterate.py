@@ -19,7 +19,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import with_noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size
@@ -167,7 +167,7 @@ class LastIterateSpec(Spec):
             return self._with_drawn_batches(neighbours)
         norm = _norm(self._gap(), self.batches, self.iterations, self._width(neighbours))
         multiplier = min(self.noise_multiplier / norm, sys.float_info.max)  # a smaller multiplier than infinity costs more
-        mechanism = GaussianSpec(noise_multiplier=multiplier).resolve(neighbours)
+        mechanism = GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
         return mechanism if self._attained() else mechanism.unclaimed()
 
     def _with_drawn_batches(self, neighbours: Neighbours) -> Mechanism:
@@ -176,6 +176,8 @@ class LastIterateSpec(Spec):
         mu = neighbours.contribution_bounds / self.noise_multiplier
         opposite = neighbours.replaces and self.drawn == "poisson"
         rate, width = float(self.inclusion or 1.0), self._width(neighbours)
+        if mu > LARGEST_RATIO:  # the noise protects nothing
+            return ways[0]
         split = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite)
         if split is not None:
             steps, share, shift = split

@@ -208,7 +208,7 @@ class PerGroup:
 
 
 def within(name: str, group: str) -> bool:
-    """Check whether a group has the name of the parameter, or of a module that contains the parameter."""
+    """Return whether a group has the name of the parameter, or of a module that contains the parameter."""
     return name == group or name.startswith(f"{group}.")
 
 

@@ -112,7 +112,7 @@ def line_of(guard: Any) -> str:
 
 
 def called_by_operator(frame: Any) -> bool:
-    """Check whether an operator of torch or this package made a call, and not the user's code or one of its hooks."""
+    """Return whether an operator of torch or this package made a call, and not the user's code or one of its hooks."""
     while frame is not None:
         file = frame.f_code.co_filename
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(

@@ -249,7 +249,7 @@ def global_names(code: types.CodeType) -> set[str]:
 
 
 def equal(a: object, b: object) -> bool:
-    """Check whether two values are equal. NaN in a tensor equals NaN."""
+    """Return whether two values are equal. NaN in a tensor equals NaN."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
     return type(a) is type(b) and bool(a == b)

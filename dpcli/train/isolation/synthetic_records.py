@@ -124,5 +124,5 @@ def scale_numbers(batch: Batch, scale: float) -> Batch:
 
 
 def has_floats(batch: Batch) -> bool:
-    """Check whether a tensor of the batch holds real floating-point numbers."""
+    """Return whether a tensor of the batch holds real floating-point numbers."""
     return any(leaf.is_floating_point() for leaf in tree_leaves(batch))

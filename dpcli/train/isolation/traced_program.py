@@ -102,7 +102,7 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
 
 
 def drops_between_layers(module: nn.Module) -> bool:
-    """Check whether a module is one of torch's recurrent networks with active dropout between its layers.
+    """Return whether a module is one of torch's recurrent networks with active dropout between its layers.
 
     On fake tensors torch runs such a network without the dropout, so the findings do not show that it is random.
     """
@@ -130,7 +130,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
 def require_losses(losses: Any, tracker: LayoutTracker) -> None:
     """Check that the program returns one loss for each record, which depends on that record alone. Raises InputError if not.
 
-    Losses of an unknown layout pass, as they are a reason for doubt only.
+    Losses of an unknown layout pass, because they are a reason for doubt only.
     """
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
@@ -238,7 +238,7 @@ def cause_of(problem: BaseException) -> BaseException:
 
 
 def has_vmap_rules() -> bool:
-    """Check whether any torch.autograd.Function outside of torch defines its own behaviour under vmap, whether the model uses it or not."""
+    """Return whether any torch.autograd.Function outside of torch, used or not, defines its own behaviour under vmap."""
     classes = list(torch.autograd.Function.__subclasses__())
     for cls in classes:  # the list grows within the loop, so that it reaches subclasses of subclasses
         classes.extend(cls.__subclasses__())

@@ -362,12 +362,12 @@ def as_records(layout: Layout) -> Layout:
 
 
 def counts_records(output: Tensor, dim: int) -> bool:
-    """Check whether a tensor can hold one index for each record. A narrower integer type would overflow."""
+    """Return whether a tensor can hold one index for each record. A narrower integer type would overflow."""
     return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
 
 
 def is_constant(tensor: Tensor) -> bool:
-    """Check whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
+    """Return whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
     return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
 
 

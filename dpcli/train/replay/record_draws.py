@@ -267,5 +267,5 @@ def only_torch_draws() -> Iterator[None]:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Check whether two states of numpy's generator are equal."""
+    """Return whether two states of numpy's generator are equal."""
     return bool(np.array_equal(a["state"]["key"], b["state"]["key"]) and a["state"]["pos"] == b["state"]["pos"])
