@@ -34,7 +34,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
 from dpcli.mechanisms.sampling.schemes import Unsampled
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from tests.cases import of_each
@@ -172,7 +172,7 @@ def test_steps_of_a_gaussian_are_one_gaussian() -> None:
 
 
 def test_a_stated_delta_is_multiplied_and_has_no_renyi_curve() -> None:
-    mechanism: Mechanism = RepeatAndSelect(Approx(1.0, 1e-9), NegativeBinomial(1.0, 0.1))
+    mechanism: Mechanism = RepeatAndSelect(approx(1.0, 1e-9), NegativeBinomial(1.0, 0.1))
     for ask in (lambda: mechanism.approx_dp(0.9e-8), lambda: mechanism.rdp(ORDERS), mechanism.zcdp):
         with pytest.raises(NotRepresentable):
             ask()

@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Pure
-from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
+from dpcli.mechanisms.stated.renyi import Renyi, Zcdp, ZcdpSpec
 from dpcli.numerics.work import allowance
 
 Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count
@@ -43,6 +43,15 @@ def stated(random: Random) -> Witnessed:
     orders = tuple(sorted({1.0 + drawn(random, 0.1, 100.0) for _ in range(4)}))
     bound: Mechanism = random.choice([Zcdp(rho), Renyi(orders, tuple(rho * order for order in orders))])
     return bound, Gaussian(math.sqrt(2.0 * rho)), random.randint(1, 4)
+
+
+def stated_with_failures(random: Random) -> Witnessed:
+    """(xi, rho)-zCDP but for delta: a Gaussian, randomised response, and a release of everything, as the statement allows."""
+    spec = ZcdpSpec(rho=drawn(random, 1e-4, 1.0), xi=drawn(random, 1e-3, 1.0), delta=drawn(random, 1e-12, 1e-8))
+    bound = spec.stated()
+    witness = bound.witness(2.0)
+    assert witness is not None and spec.delta == spec.delta_spent
+    return bound, witness, random.randint(1, 4)
 
 
 def noisy(random: Random) -> Witnessed:
@@ -72,7 +81,7 @@ def itself(random: Random) -> Witnessed:
     return mechanism, mechanism, int(drawn(random, 1, 100))
 
 
-KINDS: tuple[Callable[[Random], Witnessed], ...] = (choice, stated, noisy, selected, itself)
+KINDS: tuple[Callable[[Random], Witnessed], ...] = (choice, stated, stated_with_failures, noisy, selected, itself)
 
 
 def ends(steps: Steps, delta: float) -> tuple[dict[str, float], float]:

@@ -53,6 +53,11 @@ EXPECTED = {
         0.387,
         0.388,
     ),  # nearly one Gaussian, mu = 2 hypot(tanh(.5) sqrt(52/5379), tanh(1.5) / sqrt(2489)): .3877
+    "last-iterate.toml": (2.1072, 2.1074),  # nearly one Gaussian, mu = 2 sqrt(1.99 / 0.01) / 60
+    "truncated-noise.toml": (
+        1.35,
+        1.37,
+    ),  # nearly one Gaussian, mu = sqrt(30 / 400 + 0.02): 1.3563 at delta less the failures' 4e-7
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
 

@@ -140,6 +140,7 @@ def left(plan: SweepPlan) -> set[str]:
     return {str(path.relative_to(plan.folder)) for path in Path(plan.folder).rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 def test_the_best_alone_is_left(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
     found = search(plan, 1, None)
