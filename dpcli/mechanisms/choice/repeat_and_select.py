@@ -24,7 +24,7 @@ from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
 from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, own_run, rough_run
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.sampling.poisson import finite_loss
@@ -233,6 +233,9 @@ class RepeatAndSelect(Mechanism):
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
         return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
+
+    def unclaimed(self) -> Mechanism:
+        return Dominated(self)
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the selection by a costly score; None if a run is not one attained step, or costs nearly nothing or very much.
