@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
@@ -429,6 +430,7 @@ def _buffered_toeplitz(decays: tuple[float, ...], scales: tuple[float, ...]) -> 
 STREAMS = (
     _stream("tree-aggregation", tree(6), 1, 1, {}),
     _stream("tree-aggregation", tree(6), 2, 3, {}),
+    _stream("tree-aggregation", block_diag(tree(3), tree(4)), 2, 3, {"trees": (3, 4)}),
     _banded_toeplitz(1, 1),
     _banded_toeplitz(2, 3),
     _banded_toeplitz(9, 2),
