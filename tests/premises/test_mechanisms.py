@@ -104,6 +104,20 @@ def test_noise_that_is_moved_to_its_bound_shows_more() -> None:
                 return np.diff(below)  # of the cells that contain their left edges
 
             assert exceeds(*laws(moved, situation), claims), situation
+    for reference in references("truncated-discrete-laplace"):
+        most = int(str(reference.keys["bound"]))
+        for situation, claims in (
+            prices(reference) if most > 2 else ()
+        ):  # below the sensitivity of 2, nearly everything shows anyway
+            (total, *_) = noise.sums(situation.adjacency, "bare", 2.0)
+
+            def clamped(records: Records, total: noise.Sum = total, most: int = most) -> Array:
+                size = np.exp(-np.abs(np.arange(-60, 61)) / 1.5)
+                kept = size[60 - most : 61 + most].copy()
+                kept[[0, -1]] += size[: 60 - most].sum()
+                return np.roll(np.pad(kept / size.sum(), 20), int(total(records)))
+
+            assert exceeds(*laws(clamped, situation), claims), situation
 
 
 def test_a_record_that_chooses_its_own_contribution_moves_more() -> None:
