@@ -294,10 +294,10 @@ ADDITIVE_NOISE = (
     *(
         Reference(
             "truncated-discrete-laplace",
-            {"scale": 1.5, "sensitivity": 2, "bound": most},
-            on_integers(partial(noise.cut_log_weights, 1.5, most), 2, most + 12),
+            {"scale": scale, "sensitivity": size, "bound": most},
+            on_integers(partial(noise.cut_log_weights, scale, most), size, most + 12),
         )
-        for most in (1, 2, 7)
+        for scale, size, most in ((1.5, 2, 1), (1.5, 2, 2), (1.5, 2, 7), (2.0, 1, 4))
     ),
     # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
