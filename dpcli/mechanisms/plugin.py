@@ -30,6 +30,7 @@ PLUGIN = Plugin(
         "banded-toeplitz": "dpcli.mechanisms.noise.correlated:ToeplitzSpec",
         "banded-matrix": "dpcli.mechanisms.noise.correlated:BandedSpec",
         "buffered-toeplitz": "dpcli.mechanisms.noise.correlated:BufferedToeplitzSpec",
+        "last-iterate": "dpcli.mechanisms.noise.last_iterate:LastIterateSpec",
         "repeat-and-select": "dpcli.mechanisms.choice.repeat_and_select:RepeatAndSelectSpec",
         "gnmax": "dpcli.mechanisms.prediction.votes:GnMaxSpec",
         "confident-gnmax": "dpcli.mechanisms.prediction.votes:ConfidentGnMaxSpec",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.accountants.base import Bound, checked
-from dpcli.accountants.coarse import coarse
+from dpcli.accountants.rounded_steps import rounded_steps
 from dpcli.analysis.account import Account, account, attained, profiles_of
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.adaptive_cap import binding_charges
@@ -125,7 +125,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
     named accountant is sound, approximations are yielded.
     """
     steps = steps_of(binding_charges(pipeline, group_size))
-    above, below = coarse(steps, DIFFERENT, DIFFERENT) or (steps, steps)
+    above, below = rounded_steps(steps, DIFFERENT, DIFFERENT) or (steps, steps)
     profiles = profiles_of(above, names)
     pairs_are_attained = attained(pipeline, group_size)
     for (accountant, profile), (_, dominated) in zip(profiles, profiles_of(below, names), strict=True):

@@ -68,8 +68,8 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (ExponentialSpec(epsilon=0.5, stated_for="unit"), CROWD, ExponentialChoice(1.5)),
     (ExponentialSpec(epsilon=0.5, stated_for="record"), CROWD, ExponentialChoice(7.5)),
     (ReportNoisyMaxSpec(epsilon=0.5, noise="gumbel", stated_for="unit"), CROWD, ExponentialChoice(1.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5), ADD, noisy_maximum(0.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5), ADD, noisy_maximum(0.5, laplace=True)),
+    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5, laplace=True)),
     (PermuteAndFlipSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
     (SparseVectorSpec(epsilon=0.5, answers=7), ADD, Pure(0.5)),
     (PureSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
@@ -157,7 +157,7 @@ def chain(size: int, length: int, seed: int) -> list[Array]:
     return [row / row.sum() for row in np.exp(logs)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(st.integers(2, 4), st.integers(2, 5), st.integers(0, 2**32 - 1))
 def test_group_theorems_cover_random_chains(size: int, length: int, seed: int) -> None:
     """k single changes in a row, each covered by the record-level mechanism: the ends are covered by its group."""

@@ -123,7 +123,7 @@ def test_the_pair_is_a_pair(inner: Mechanism, bins: int) -> None:
         assert np.exp(pair.log_q).sum() == pytest.approx(1.0, abs=1e-13)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7)])
 def test_more_bins_never_cost_more(inner: Mechanism) -> None:
     """Nor does a pass ever cost more than one unsampled step; what the lattice adds is above both."""

@@ -449,6 +449,60 @@ STREAMS = (
 )
 
 
+def _descent(iterations: int, batches: int, curvature: float, loss: float) -> Reference:
+    """Return the reference of noisy descent on losses with constant gradients, in the last batch, and a quadratic regulariser."""
+    factors = [(1.0 - curvature) ** later for later in range(iterations)]
+    sigma = 3.0 * math.hypot(*factors) / math.fsum(factors[::batches])
+    keys = {"noise_multiplier": 3.0, "iterations": iterations, "batches": batches, "strong_convexity": curvature}
+    return Reference("last-iterate", keys | STEP, contribution(noise.normal, sigma), loss=loss)
+
+
+def _in_set(situation: Situation) -> Iterator[Release]:
+    """Yield the last models of descents on [0, 1] with constant gradients."""
+    for total in noise.sums(situation.adjacency, "contribution", 1.0):
+        yield noise.descent(total, 9, 1.0, 3.0, 1.0, TWO_OUTCOMES_CELLS)
+
+
+def _drawn_descents(iterations: int, curvature: float, rate: float, sigma: float) -> Releases:
+    """Return last models as in `_descent`, if each record is in the batch of each step with probability `rate`."""
+    factors = np.array([(1.0 - curvature) ** later for later in range(iterations)])
+    spread = sigma * float(np.linalg.norm(factors))
+
+    def released(total: noise.Sum, count: int, records: Records) -> Array:
+        laws = [noise.cells(noise.normal(spread), 0.0, -REACH * spread, REACH * spread, count) * 0.0]
+        for chosen in itertools.product((0, 1), repeat=iterations * len(records)):
+            batches = np.reshape(chosen, (iterations, len(records)))
+            moves = [total(tuple(itertools.compress(records, batch))) for batch in batches]
+            weight = math.prod(rate if each else 1.0 - rate for each in chosen)
+            laws.append(weight * noise.cells(noise.normal(spread), float(factors @ moves), -REACH * spread, REACH * spread, count))
+        return np.asarray(sum(laws))
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in noise.sums(situation.adjacency, "contribution", 1.0):
+            yield partial(released, total, situation.cells // 10)
+
+    return releases
+
+
+STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}
+DESCENTS = (
+    _descent(4, 1, 0.2, 5e-3),
+    _descent(4, 2, 0.2, 1.0),
+    Reference(
+        "last-iterate",
+        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "divisor": 1, **STEP},
+        _in_set,
+        loss=1.0,
+    ),
+    Reference(
+        "last-iterate",
+        {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "inclusion": 0.3, **STEP},
+        _drawn_descents(3, 0.99, 0.3, 1.0),
+        loss=1.0,
+    ),
+)
+
+
 def _selection(trials: dict[str, object], generating: Function) -> Reference:
     """Return the reference of a selection among trials with Laplace noise.
 
@@ -464,6 +518,7 @@ def _selection(trials: dict[str, object], generating: Function) -> Reference:
 
 SELECTIONS = (
     _selection({"distribution": "poisson", "mean": 2.0}, lambda x: np.exp(2.0 * (x - 1.0))),
+    _selection({"distribution": "binomial", "mean": 2.0, "most": 4}, lambda x: (0.5 + 0.5 * x) ** 4),
     _selection({"distribution": "geometric", "gamma": 0.5}, lambda x: 0.5 * x / (1.0 - 0.5 * x)),
     _selection({"distribution": "logarithmic", "gamma": 0.5}, lambda x: np.log1p(-0.5 * x) / math.log(0.5)),
 )
@@ -513,6 +568,7 @@ REFERENCES: tuple[Reference, ...] = (
     *STATED,
     *GROUPS,
     *STREAMS,
+    *DESCENTS,
     *SELECTIONS,
     *PREDICTIONS,
     Reference("post-processing", {}, empty_release),

@@ -122,7 +122,9 @@ def from_dp_event(
         adjacency: The neighbouring relation of the accountant, which the event does not contain: "add-remove" (ADD_OR_REMOVE_ONE),
             "replace-one" (REPLACE_ONE) or "zero-out" (REPLACE_SPECIAL).
         delta: Delta at which epsilon is reported.
-        unit, max_contributions, dataset_size: As in [privacy].
+        unit: As in [privacy].
+        max_contributions: As in [privacy].
+        dataset_size: As in [privacy].
 
     Returns:
         A pipeline with the noise of the event, relative to C, the bound on the values of one record. Under replace-one a record moves a sum

@@ -23,7 +23,7 @@ from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
-    from dpcli.numerics.grid.whole import GridOutcomes
+    from dpcli.numerics.grid.composed_pair import GridOutcomes
     from dpcli.numerics.tails import Tails
 
 
@@ -231,9 +231,9 @@ class SumLoss:
 @shared(16)
 def outcomes_of(loss: SumLoss) -> GridOutcomes:
     """Return the finitely many outcomes of a pair that dominates the composition. They are cached."""
-    from dpcli.numerics.grid.whole import composition
+    from dpcli.numerics.grid.composed_pair import composed_outcomes
 
-    return composition(loss.parts)
+    return composed_outcomes(loss.parts)
 
 
 def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
