@@ -301,6 +301,12 @@ def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, p
 
     The cost of the entry depends on how often, and how many rounds apart, a client takes part in a run of `spec.iterations` rounds.
     """
+    if not isinstance(entry.sampling, Unsampled | None):
+        yield (
+            (*place, "sampling"),
+            "no sampling, as a server does not draw from groups of clients that take turns",
+            f'"{entry.sampling.scheme}"',
+        )
     steps = steps_of(entry, privacy)
     rounds = steps * spec.iterations
     if table.rounds not in (None, rounds):

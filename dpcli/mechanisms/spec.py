@@ -12,6 +12,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from fractions import Fraction
 
 
 class Spec:
@@ -28,6 +29,8 @@ class Spec:
             noise is possible.
         discrete_twin: The type with the same noise on whole numbers, if this type draws floating-point numbers that are published.
         shows_presence: Whether the release shows if a record takes part, so that the type makes no sense under add-remove.
+        final_only: Whether the cost holds only if no model but the last one is released.
+        takes_turns: Whether Poisson samples are drawn, in the steps of one run, from groups of the records that take turns.
     """
 
     __slots__ = ()
@@ -40,6 +43,8 @@ class Spec:
     fixed_threshold: ClassVar[bool] = False
     discrete_twin: ClassVar[str | None] = None
     shows_presence: ClassVar[bool] = False
+    final_only: ClassVar[bool] = False
+    takes_turns: ClassVar[bool] = False
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """Yield each inconsistency of the keys, as (key, expected, found)."""
@@ -114,6 +119,10 @@ class Spec:
         self.require_contribution_form(neighbours)
         sampled = PoissonReplaced(inner, group_rate) if neighbours.replaces else PoissonSampled(inner, group_rate)
         return sampled if rate == 1.0 or self.moved_by_any(neighbours) else sampled.unclaimed()
+
+    def poisson_run(self, rate: Fraction, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        """Return the mechanism of one run on Poisson samples, and its count. Raises InputError as `poisson` does."""
+        return self.poisson(float(rate), neighbours), 1
 
     def moved_by_any(self, neighbours: Neighbours) -> bool:
         """Return whether any one of the changing records may move the release as far as all of them together.

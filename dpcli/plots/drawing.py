@@ -16,7 +16,7 @@ from dpcli.document.chart import Chart
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.suggest import did_you_mean
-from dpcli.numerics.work import limited
+from dpcli.numerics.work import SEARCH, limited_to
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
@@ -34,7 +34,7 @@ def checked_kind(kind: str) -> str:
     return kind
 
 
-@limited
+@limited_to(SEARCH)
 def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()) -> Chart:
     """Return the chart of a kind. Its notes include the findings that make the file unsound.
 
@@ -44,6 +44,10 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
     """
     if question.mechanism is not None and kind not in VARYING:
         raise InputError(f"--mechanism cannot be combined with {kind}, which varies no mechanism")
+    if question.cap is not None and kind not in VARYING:
+        raise InputError(f"--cap cannot be combined with {kind}, which has no axis of epsilon with a cap")
+    if question.cap is not None and not 0.0 < question.cap < math.inf:
+        raise InputError(f"--cap: expected a finite epsilon > 0, found {question.cap!r}")
     make: Callable[[Question], Chart] = load(PLOTS[checked_kind(kind)])
     return with_findings(make(question), diagnostics)
 

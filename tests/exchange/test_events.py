@@ -146,6 +146,7 @@ stated = st.one_of(
     st.builds(lambda e, n: one("pure-dp", None, n, epsilon=e), log_uniform(-3.0, 0.5), steps),
     st.builds(lambda e, d: one("approx-dp", epsilon=e, delta=d), log_uniform(-3.0, 0.5), log_uniform(-12.0, -6.0)),
     st.builds(lambda r, n: one("zcdp", None, n, rho=r), log_uniform(-4.0, 0.0), steps),
+    st.builds(lambda r, x: one("zcdp", rho=r, xi=x), log_uniform(-4.0, 0.0), log_uniform(-4.0, 0.0)),
     st.builds(lambda e: one("exponential", epsilon=e), log_uniform(-3.0, 0.5)),
     st.builds(lambda e: one("permute-and-flip", epsilon=e), log_uniform(-3.0, 0.5)),
     st.just(one("post-processing")),
@@ -302,7 +303,7 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown": ({"type": "ShuffledDpEvent", "event": GAUSSIAN}, "ShuffledDpEvent"),
     "trees": (STEPS, "several"),
-    "xi": ({"type": "ZCDpEvent", "rho": 0.1, "xi": 0.2}, "xi = 0"),
+    "xi": ({"type": "ZCDpEvent", "rho": 0.1, "xi": -0.2}, "xi"),
     "twice sampled": (
         {
             "type": "PoissonSampledDpEvent",
@@ -395,6 +396,7 @@ NO_PIPELINE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "adaptive": ({}, {"adaptive": True}, "adaptive"),
     "half a batch": ({"sampling": {"scheme": "fixed-size", "rate": 0.1}}, {"adjacency": "replace-one"}, "dataset_size"),
     "another adjacency": ({"type": "zcdp", "rho": 0.1, "adjacency": "add-remove"}, {"adjacency": "replace-one"}, "adjacency"),
+    "failures": ({"type": "zcdp", "rho": 0.1, "delta": 1e-9}, {}, "delta"),
     "odd": ({"type": "discrete-laplace", "scale": 9.0, "sensitivity": 3}, {"adjacency": "replace-one"}, "odd"),
     "participations": (
         {"type": "tree-aggregation", "noise_multiplier": 9.0, "iterations": 8, "max_participations": 2},

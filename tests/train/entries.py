@@ -59,6 +59,7 @@ BANDED = TREE.replace("tree-aggregation", "banded-toeplitz").replace('name = "tr
 MATRIX = TREE.replace("tree-aggregation", "banded-matrix").replace(
     'name = "tree"', 'name = "matrix"\nbands = 3\nmin_separation = 8'
 )
+TURNS = MATRIX.replace("max_participations = 2", 'max_participations = 2\nsampling = { scheme = "poisson", batch_size = 50 }')
 BUFFERED = TREE.replace("tree-aggregation", "buffered-toeplitz").replace(
     'name = "tree"', 'name = "buffered"\nbuf_decay = [0.9, 0.5]\noutput_scale = [0.2, 0.3]'
 )

@@ -19,6 +19,7 @@ from dpcli.exam.enumeration.references import REFERENCES, Reference
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.sampling.schemes import Poisson
 
 EPSILONS = (0.1, 0.9)
 BEYOND = 2.0  # a further epsilon, at which only known.py asks accountants; delta is then mainly the delta of the steps themselves
@@ -79,6 +80,8 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
     """
     for reference in references_of(name):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
+            if load(registry.SAMPLING[scheme]) is Poisson and load(registry.MECHANISMS[name]).takes_turns:
+                continue  # samples are drawn within a run, and the releases of this package are whole runs
             for draw in draws:
                 for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
                     yield reference, scheme, Situation(adjacency.value, draw, contributions, group)

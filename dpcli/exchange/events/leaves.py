@@ -166,9 +166,14 @@ def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
 
 
 def _zcdp_keys(event: EventTree, change: RecordChange) -> Keys:
-    if "xi" in event.fields and event.number("xi") != 0.0:
-        raise event.refused("expected xi = 0: a mechanism of type zcdp has no xi")
-    return _stated("rho")(event, change)
+    """Return the keys of zCDP. Its Renyi divergences are at most xi + rho times the order, in the event and in the file."""
+    xi = event.number("xi") if "xi" in event.fields else 0.0
+    return {**_stated("rho")(event, change), **({"xi": xi} if xi != 0.0 else {})}
+
+
+def _zcdp_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    fields = {"rho": keys.pop("rho")}
+    return fields | {"xi": keys.pop("xi")} if "xi" in keys else fields
 
 
 def _same(*names: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
@@ -234,7 +239,7 @@ LEAVES: Mapping[str, Leaf] = {
     "DiscreteLaplaceDpEvent": Leaf("discrete-laplace", _discrete_laplace_keys, _discrete_laplace_fields),
     "DiscreteGaussianDpEvent": Leaf("discrete-gaussian", _discrete_gaussian_keys, _discrete_gaussian_fields),
     "RandomizedResponseDpEvent": Leaf("randomized-response", _response_keys, _response_fields),
-    "ZCDpEvent": Leaf("zcdp", _zcdp_keys, _same("rho")),
+    "ZCDpEvent": Leaf("zcdp", _zcdp_keys, _zcdp_fields),
     "EpsilonDeltaDpEvent": Leaf("approx-dp", _stated("epsilon", "delta"), _same("epsilon", "delta")),
     "ExponentialMechanismDpEvent": Leaf("exponential", _stated("epsilon"), _same("epsilon")),
     "PermuteAndFlipDpEvent": Leaf("permute-and-flip", _stated("epsilon"), _same("epsilon")),

@@ -16,7 +16,7 @@ from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.file.pipeline.parts import differing, named, samples_of
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.sampling.schemes import Unsampled
+from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.mechanisms.spec import Spec
 
 # Limits that no sensible file reaches. A short file whose groups name each other several times would otherwise take unlimited time.
@@ -53,7 +53,8 @@ def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """Return the charges of a pipeline in the order of the file. The charges of partitions come last.
 
-    group_size: number of units of privacy that change together.
+    Args:
+        group_size: Number of units of privacy that change together.
 
     Raises:
         InputError: Two mechanisms have one name, a group is too large, or a mechanism has no meaning under the adjacency, the sampling or
@@ -94,8 +95,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     """Return the charges of `runs` runs of the whole pipeline on the same data.
 
-    Raises:
-        InputError: There is no run, or a count exceeds MAX_COUNT.
+    Raises InputError if there is no run, or a count exceeds MAX_COUNT.
     """
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs for which no mechanism runs more than 10^18 times, found {runs}")
@@ -136,6 +136,7 @@ def _run(
     entry, dataset_size = readers[0], pipeline.privacy.dataset_size
     specs = [_bound(reader, entries, dataset_size) for reader in readers]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
+    _check_sampling(entry, spec)
     parts = _partition_factor(entry, spec, neighbours)
     runs = entry.runs(dataset_size)
     if entry.sampling is None:
@@ -210,9 +211,18 @@ def _bound(
         return (_whole_run(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
 
     bound = entry.spec.bind(lookup)
-    if bound.unsampled and not isinstance(entry.sampling, Unsampled | None):
-        raise InputError(f"expected no sampling with {entry.type}, {bound.unsampled}")
+    _check_sampling(entry, bound)
     return bound
+
+
+def _check_sampling(entry: Entry, spec: Spec) -> None:
+    """Raise InputError if the entry is sampled although its mechanism cannot be, or not in this way."""
+    scheme = entry.sampling
+    if not spec.unsampled or isinstance(scheme, Unsampled | None):
+        return
+    has_turns = spec.takes_turns and isinstance(scheme, Poisson) and scheme.max_batch_size is None and entry.epochs is None
+    if not has_turns:
+        raise InputError(f"expected no sampling with {entry.type}, {spec.unsampled}")
 
 
 def _whole_run(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:

@@ -3,6 +3,22 @@
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also
 if each step depends on the earlier releases (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
+
+Poisson sampling (Choquette-Choo et al. 2023, arXiv:2306.08153). Let C have b bands: C[i, j] = 0 unless 0 <= i - j < b. Divide the records
+into g >= b groups, independently of the data. The groups take turns: group j takes part in steps j, j + g, j + 2g, ..., and in each of them
+draws every one of its records independently with probability q. Then a run costs no more than k = ceil(n / g) steps of Gaussian noise on
+Poisson samples of rate q, whose sensitivity is the largest norm of a column of C. Proof:
+
+* Let a unit's records be in group j. Reveal the draws of all other records, which do not depend on the unit. This only raises the cost.
+* Block i of the output consists of rows t = j + i g to t + g - 1. A column s of C is zero outside of rows s to s + b - 1, and b <= g. So
+  column t lies in block i, and is the only one of the unit's columns that meets this block. Rows before j do not depend on the unit.
+* Given the earlier outputs, the contributions of all other records are known: the draws are revealed, and a gradient depends on earlier
+  outputs alone. Subtract them row by row. What is left of block i is B u times column t, plus noise: u is a contribution that the outputs
+  before step t determine, and B is whether it was drawn, which is independent of all earlier blocks.
+* So block i is one step of Gaussian noise on a Poisson sample, chosen after the earlier blocks were seen, with sensitivity |u| |column t|.
+  The blocks are an adaptive composition, of at most k steps.
+
+A unit of group 0 that contributes u = 1 in all of its steps attains this bound, if all of its columns have the largest norm.
 """
 
 from __future__ import annotations
@@ -11,12 +27,16 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
+from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
@@ -67,7 +87,9 @@ class CorrelatedSpec(Spec):
 
     @property
     def unsampled(self) -> str:
-        return "whose keys say how often a record takes part: amplification of correlated noise is not implemented"
+        return (
+            "whose keys say how often a record takes part: amplification of correlated noise needs banded-matrix or banded-toeplitz"
+        )
 
     def encoded_norm(self) -> float:
         """Return an upper bound on the L2 sensitivity of the encoded stream to one added or removed record, in units of the bound C."""
@@ -75,9 +97,86 @@ class CorrelatedSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return one Gaussian. The sensitivities of several records, and of the two versions of a record, at most add up."""
-        # An infinite noise multiplier is reduced to the largest float, which costs more.
-        multiplier = min(self.noise_multiplier / _norm(replace(self, noise_multiplier=1.0)), sys.float_info.max)
-        return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
+        noise = self._noise(_norm(replace(self, noise_multiplier=1.0)))
+        return noise.resolve(neighbours) if noise else NoPrivacy(math.inf)
+
+    def _noise(self, norm: float) -> GaussianSpec | None:
+        """Return Gaussian noise at the sensitivity `norm`, in units of C; None if there is too little noise for a float.
+
+        An infinite noise multiplier is reduced to the largest float, which costs more.
+        """
+        multiplier = min(self.noise_multiplier / norm, sys.float_info.max)
+        return GaussianSpec(noise_multiplier=multiplier) if multiplier > 0.0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnsSpec(CorrelatedSpec):
+    """Keys of a matrix mechanism whose encoder has bands, and which may therefore have Poisson samples of groups that take turns."""
+
+    takes_turns: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        *CorrelatedSpec.premises,
+        of_mechanism(
+            "With sampling: all records of a unit are in the same one of min_separation groups, which take turns. The group does not "
+            "depend on the data.",
+            "test_a_record_in_two_groups_is_drawn_too_often",
+            "train",
+        ),
+    )
+
+    @property
+    def unsampled(self) -> str:
+        return (
+            'whose batches take turns: it allows scheme = "poisson" alone, in an entry with a sample of its own, with steps instead of '
+            "epochs, and without max_batch_size"
+        )
+
+    @property
+    def turns(self) -> int:
+        """The largest number of steps of a run in which one of min_separation groups takes its turn."""
+        return math.ceil(self.iterations / self.min_separation)
+
+    def band(self) -> tuple[int, float]:
+        """Return the number of bands, and the largest norm of a column, rounded up."""
+        raise NotImplementedError
+
+    def reached(self) -> bool:
+        """Return whether every column of the first group has the largest norm."""
+        return True
+
+    def poisson_run(self, rate: Fraction, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        """Return one turn of a group, by the theorem above, and the number of turns.
+
+        `rate` is the expected share of all records in a step. Several units may be in different groups, so that the group theorem gives
+        their cost.
+
+        Raises:
+            InputError: The encoder has more bands than there are groups, a group has too few records for the rate, or its turns are more
+                than max_participations.
+        """
+        bands, norm = self.band()
+        groups = self.min_separation
+        if bands > groups:
+            raise InputError(f"with sampling, an encoder has at most min_separation = {groups} bands, found {bands}")
+        if rate * groups > 1:
+            raise InputError(
+                f"with sampling, a step draws from one of min_separation = {groups} groups, at most 1/{groups} of all records, found "
+                f"rate = {float(rate):.7g}"
+            )
+        if self.max_participations < self.turns:
+            raise InputError(
+                f"with sampling, max_participations is at least iterations / min_separation = {self.turns}, the turns of a group, found "
+                f"{self.max_participations}"
+            )
+        noise = self._noise(norm)
+        if noise is None:
+            return NoPrivacy(math.inf), 1
+        one_unit = Neighbours(neighbours.adjacency, neighbours.contributions)
+        turn = noise.poisson(float(rate * groups), one_unit)
+        turn = turn if self.reached() else turn.unclaimed()
+        if neighbours.group == 1:
+            return turn, self.turns
+        return grouped(Composed(((turn, self.turns),)), neighbours.group), 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +214,20 @@ class TreeSpec(CorrelatedSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToeplitzSpec(CorrelatedSpec):
+class ToeplitzSpec(TurnsSpec):
     """DP-FTRL with a banded Toeplitz encoder. C x + noise is released, with C[i, j] = c_{i-j} non-negative and non-increasing.
 
     noise_multiplier is the standard deviation of the noise on C x over the bound on one record's contribution to one step (L2). The columns
     of C are not normalised. If no coefficients are stated, they are the first `bands` coefficients of the square root of the prefix-sum
     matrix, binom(2k, k) / 4^k. `steps` of the entry is the number of repetitions of the whole run, with fresh noise.
 
-    Neighbours: all three adjacencies. All participations of a record change together. There is no sampling; max_participations and
-    min_separation limit the steps in which a record takes part.
+    Neighbours: all three adjacencies. All participations of a record change together. max_participations and min_separation limit the steps
+    in which a record takes part. With scheme = "poisson", min_separation groups of the records take turns. A step draws each record of its
+    group with min_separation times the stated rate, so that rate or batch_size is that of DP-SGD.
 
-    Bounds: those of one Gaussian with the L2 sensitivity of the encoded stream, exact for one record. No finite epsilon at delta = 0.
+    Bounds: those of one Gaussian with the L2 sensitivity of the encoded stream, exact for one record. With sampling, those of one DP-SGD
+    step for each turn of a group, exact for one unit if the last turn is not cut off; several units get bounds by the group theorem. No
+    finite epsilon at delta = 0.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153; square root: Fichtenberger, Henzinger, Upadhyay 2022, arXiv:2202.11205; banded:
     Kalinin & Lampert 2024, arXiv:2405.13763.
@@ -151,8 +253,21 @@ class ToeplitzSpec(CorrelatedSpec):
                 yield "coefficients", expected, f"{later!r} after {earlier!r}"
 
     def encoded_norm(self) -> float:
-        column = np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
-        return toeplitz_sensitivity(column, self.iterations, self.min_separation, self.max_participations)
+        return toeplitz_sensitivity(self.column(), self.iterations, self.min_separation, self.max_participations)
+
+    def column(self) -> Array:
+        """Return the coefficients."""
+        return np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
+
+    def band(self) -> tuple[int, float]:
+        column = self.column()
+        return min(len(column), self.iterations), float(column[0]) if len(column) == 1 else toeplitz_sensitivity(
+            column, self.iterations, 1, 1
+        )
+
+    def reached(self) -> bool:
+        """Return whether the last column of the first group is not cut off at the end of the run."""
+        return (self.turns - 1) * self.min_separation + min(len(self.column()), self.iterations) <= self.iterations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +315,7 @@ class BufferedToeplitzSpec(CorrelatedSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BandedSpec(CorrelatedSpec):
+class BandedSpec(TurnsSpec):
     """DP-FTRL with a banded matrix that is optimised for prefix sums (BandMF). C x + noise is released. C is lower triangular, with C[i, j]
     = 0 for i - j >= bands, and every column has Euclidean length 1.
 
@@ -208,10 +323,12 @@ class BandedSpec(CorrelatedSpec):
     computes the matrix from the number of iterations and bands alone, and reads no data for it. `steps` of the entry is the number of
     repetitions of the whole run, with fresh noise.
 
-    Neighbours: all three adjacencies. All participations of a record change together. There is no sampling; max_participations and
-    min_separation limit the steps in which a record takes part.
+    Neighbours: all three adjacencies. All participations of a record change together. max_participations and min_separation limit the steps
+    in which a record takes part. With scheme = "poisson", min_separation groups of the records take turns. A step draws each record of its
+    group with min_separation times the stated rate, so that rate or batch_size is that of DP-SGD.
 
-    Bounds: those of one Gaussian with the L2 sensitivity of the encoded stream, exact for one record. No finite epsilon at delta = 0.
+    Bounds: those of one Gaussian with the L2 sensitivity of the encoded stream, exact for one record. With sampling, those of one DP-SGD
+    step for each turn of a group, exact for one unit; several units get bounds by the group theorem. No finite epsilon at delta = 0.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
     """
@@ -225,6 +342,9 @@ class BandedSpec(CorrelatedSpec):
         if self.bands > self.min_separation:
             expected = f"at most min_separation = {self.min_separation}, so that a record's columns never overlap"
             yield "bands", expected, f"{self.bands}"
+
+    def band(self) -> tuple[int, float]:
+        return self.bands, 1.0 if self.bands == 1 else 1.0 + 1e-12
 
     def encoded_norm(self) -> float:
         """Return sqrt(m), where m = min(max_participations, ceil(iterations / min_separation)) is the largest number of participations.

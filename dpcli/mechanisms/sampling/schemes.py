@@ -181,7 +181,8 @@ class Poisson(Batched):
         assert rate is not None
         steps = runs.steps_at(self.lower_rate(runs.dataset_size))
         if self.max_batch_size is None or runs.dataset_size is None:
-            sampled = spec.poisson(float(rate), neighbours)
+            sampled, count = spec.poisson_run(rate, neighbours)
+            steps *= count
         else:
             from dpcli.mechanisms.sampling.truncated import truncated
 

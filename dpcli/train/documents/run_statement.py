@@ -14,6 +14,7 @@ from dpcli import __version__
 from dpcli.base.rounding import figures
 from dpcli.file.pipeline.model import Disclosure
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.sessions.documents.dry_run import rows_words
 from dpcli.train.plan.sources import FUNCTION
 
@@ -80,7 +81,9 @@ def _clipping(outcome: Outcome) -> str:
 def _sampler(stage: Stage) -> str:
     """Return the sampling of a stage in words."""
     if isinstance(stage.spec, CorrelatedSpec):
-        return f"{stage.entry.name}: batches in an order drawn for each run"
+        is_sampled = isinstance(stage.entry.sampling, Poisson)
+        batches = f"Poisson samples of {stage.spec.min_separation} groups in turn" if is_sampled else "batches in an order"
+        return f"{stage.entry.name}: {batches}, drawn for each run"
     scheme = "every step uses every record" if stage.entry.sampling is None else stage.entry.sampling.scheme
     return f"{stage.entry.name}: {scheme}, drawn by dpcli itself"
 

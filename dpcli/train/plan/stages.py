@@ -104,7 +104,8 @@ def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
 
 def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
     """Yield a stage for each run of correlated noise. The number of runs is `entry.steps`."""
-    expected_batch = dataset_size / batch_count(spec)
+    rate = entry.sampling.exact_rate(dataset_size) if isinstance(entry.sampling, Poisson) else None
+    expected_batch = dataset_size / batch_count(spec) if rate is None else float(rate * dataset_size)
     for run in range(entry.steps):
         yield Stage(entry, start + run * spec.iterations, spec.iterations, expected_batch, "run")
 
@@ -133,7 +134,7 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
     """Add a finding for each name in train.mechanism that is not the name of an entry that training can perform.
 
     Args:
-        tables: Tables of the file, which are valid apart from this.
+        tables: Tables of the file, which passed all other checks.
     """
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
     trainable = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))

@@ -68,26 +68,38 @@ def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
 
 
 def correlated_sampler(
-    spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None
+    spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None, scheme: Scheme | None = None
 ) -> Iterator[Indices]:
     """Yield the batches for correlated noise, without end. After each `spec.iterations` batches, another run of the noise begins.
 
     A run cycles through `batch_count(spec)` batches of nearly equal size, among which the records are divided at random. In a run, each
-    record therefore takes part in at most max_participations steps, which are at least min_separation steps apart.
+    record therefore takes part in at most max_participations steps, which are at least min_separation steps apart. With Poisson sampling,
+    a run has min_separation such groups, which take turns, and each turn draws a sample of its group.
 
     Args:
         dataset_size, stream, records: As in `sampler`.
+        scheme: The `sampling` table of the entry; None if there is none.
 
     Raises:
         InputError: privacy.dataset_size is missing, is less than the number of records, or exceeds `LARGEST_ORDER`.
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
+    rate = scheme.exact_rate(dataset_size) if isinstance(scheme, Poisson) else None
 
     def batches_of_run() -> Iterator[Indices]:
-        return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
+        if rate is None:
+            return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
+        groups = list(_shuffled(population, size, spec.min_separation, stream))
+        return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))
+
+
+def _samples_of(groups: list[Indices], rate: Fraction, stream: Stream) -> Iterator[Indices]:
+    """Yield Poisson samples of the groups in turn, without end."""
+    sizes = [Binomial(len(group), rate) for group in groups]
+    return (group[subset(stream, len(group), size.draw(stream))] for group, size in cycle(zip(groups, sizes, strict=True)))
 
 
 def batch_count(spec: CorrelatedSpec) -> int:
@@ -122,8 +134,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
     """Yield uniform subsets of the declared size. If only a rate is declared, their size is that share of the records, rounded down.
 
-    Raises:
-        InputError: There is no rate, or the size is 0 or exceeds the accounted share of the records.
+    Raises InputError if there is no rate, or the size is 0 or exceeds the accounted share of the records.
     """
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size

@@ -41,7 +41,6 @@ class Watch(Displayed):
     watch states no epsilon: `dpcli account` prints the epsilon of the file, which holds for a loop that does everything the file declares.
 
     Attributes:
-        plan: Plan that the file declares.
         observed: Findings on the sampling, the clipping and the noise, in words.
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
@@ -152,8 +151,9 @@ class Watch(Displayed):
         if count > self.plan.size:
             self.refuse("sampling", f"{count:,} records, where the file declares {self.plan.size:,}")
         scheme = self.plan.stages[0].entry.sampling
-        self.drawn = batches_of(scheme, self.plan.size, count)
-        any_order = self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches)
+        in_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
+        self.drawn = None if in_turns else batches_of(scheme, self.plan.size, count)
+        any_order = not in_turns and (self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches))
         torch_sampler = torch_sampler_name(loader)
         if torch_sampler and scheme is not None and not any_order:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")

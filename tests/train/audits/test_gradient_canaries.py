@@ -22,7 +22,7 @@ from dpcli.train.run.training_run import train
 from dpcli.train.step.prepare import prepare
 from tests.command import dpcli
 from tests.train.audits.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
-from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE
+from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE, TURNS
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +97,7 @@ def test_such_a_run_is_never_private(tmp_path: Path) -> None:
     [
         (CUT, 300, "without a fixed or largest size"),
         (TREE.replace("iterations = 16", "iterations = 2000"), 300, "at most 1,024"),
+        (TURNS, 300, 'expected no sampling with correlated noise and gradients as canaries, found "poisson"'),
         (MAIN, 651, "at most 650 gradients"),
     ],
 )
@@ -129,7 +130,7 @@ def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_wi
         prepared.take_steps(stage, lambda step: None, lambda: False)
     Path("left").mkdir()
     assert prepared.canaries is not None
-    prepared.canaries.leave_scores("left", prepared.problem)
+    prepared.canaries.write_scores("left", prepared.problem)
     found = read_evidence("left")
     assert found.scores is not None
     assert found.gradients == (SampledSteps(20, 1.0, 2.0),)

@@ -28,6 +28,7 @@ from tests.train.entries import (
     SIZE,
     TRAIN,
     TREE,
+    TURNS,
     UNITS,
     USERS,
     WARM,
@@ -71,12 +72,13 @@ ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
         pytest.param((SIZE, BALLS, TRAIN), marks=pytest.mark.nightly),
         (SIZE, TREE, TRAIN),
         pytest.param((SIZE, MATRIX, TRAIN), marks=pytest.mark.nightly),
+        pytest.param((SIZE, TURNS, TRAIN), marks=pytest.mark.nightly),
         (SIZE, BUFFERED, TRAIN),
         (PER_UNIT, ONE, UNITS, "records_per_unit = 4\n"),
         (PER_RECORD, MAIN, UNITS),
         (SIZE, MAIN, TRAIN, "augmentations = 2\naugment = { flip = true, crop = 1 }\n"),
     ],
-    ids="poisson rare full automatic per-layer per-group shuffle balls tree matrix buffered units records views".split(),  # noqa: SIM905
+    ids="poisson rare full automatic per-layer per-group shuffle balls tree matrix turns buffered units records views".split(),  # noqa: SIM905
 )
 def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
     assert failed(*parts, count=2) == []

@@ -11,7 +11,7 @@ from dpcli.base.errors import InputError
 from dpcli.lint.run import lint_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from tests.cases import require_each
-from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, WARM
+from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, TURNS, WARM
 
 TRAIN = """
 [train]
@@ -23,9 +23,9 @@ checkpoint_every = 10
 """
 
 
-def plan(folder: Path, *entries: str, train: str = TRAIN) -> TrainingPlan:
+def plan(folder: Path, *entries: str, train: str = TRAIN, head: str = HEAD) -> TrainingPlan:
     path = folder / "staged.toml"
-    path.write_text(HEAD + "".join(entries) + train)
+    path.write_text(head + "".join(entries) + train)
     return plan_of(str(path))
 
 
@@ -74,6 +74,16 @@ def test_a_run_of_correlated_noise_counts_as_a_whole_however_far_it_went(tmp_pat
     assert steps(found, (0, 1)) == {"tree": 1}
     assert steps(found, (0, 17)) == {"tree": 2}
     assert steps(found, (0, 48), (20, 30)) == {"tree": 4}  # resumed in the second run: a fourth one was begun
+
+
+def test_a_run_on_samples_divides_by_their_expected_size_and_deals_no_single_records_of_a_unit(tmp_path: Path) -> None:
+    """All records of a unit must be in one group, and training would deal them one by one."""
+    found = plan(tmp_path, TURNS)
+    assert [(s.start, s.stop, s.expected_batch) for s in found.stages] == [(0, 16, 50.0), (16, 32, 50.0), (32, 48, 50.0)]
+    assert steps(found, (0, 17)) == {"matrix": 2}
+    head = HEAD.replace('"example"', '"user"\nmax_contributions = 2')
+    with pytest.raises(InputError, match="expected no sampling with max_contributions = 2"):
+        plan(tmp_path, TURNS, head=head, train=TRAIN.replace("[train]", '[train]\nunits = "owner"'))
 
 
 @pytest.mark.parametrize(

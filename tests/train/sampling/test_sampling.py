@@ -14,7 +14,7 @@ from scipy.stats import binom, chi2, chisquare
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import SAMPLING
-from dpcli.mechanisms.noise.correlated import TreeSpec
+from dpcli.mechanisms.noise.correlated import BandedSpec, TreeSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.random.streams import SeededStream, system_entropy
 from dpcli.train.sampling.batch_samplers import SAMPLERS, correlated_sampler, pass_length, sampler
@@ -222,6 +222,27 @@ def test_participations_are_as_few_and_as_far_apart_as_stated(
             steps = [step for step, batch in enumerate(run) if record in batch]
             assert 1 <= len(steps) <= most
             assert all(later - earlier >= apart for earlier, later in itertools.pairwise(steps))
+
+
+def test_groups_take_turns_and_draw_poisson_samples() -> None:
+    """48 of 50 records in 5 groups of 10 places. In a turn, a record of the group is drawn with probability 5 * 0.12."""
+    spec = BandedSpec(noise_multiplier=1.0, iterations=1_003, max_participations=400, min_separation=5, bands=2)
+    batches = correlated_sampler(spec, 50, SeededStream(5), 48, poisson(0.12))
+    drawn = np.zeros((2, 1_003, 48), np.int64)
+    for run in drawn:
+        for step, batch in zip(run, itertools.islice(batches, spec.iterations), strict=True):
+            assert np.all(np.diff(batch) > 0), "a record twice in one batch, or out of order"
+            step[batch] = 1
+    groups = []
+    for run in drawn:
+        turns = np.stack([run[first::5].sum(axis=0) for first in range(5)])
+        assert ((turns > 0).sum(axis=0) == 1).all(), "each record in one group"
+        groups.append(turns.argmax(axis=0))
+        assert np.bincount(groups[-1]).min() >= 8 and np.bincount(groups[-1]).max() == 10
+        assert P < within(turns.max(axis=0), 200, 0.6) < 1.0
+        together = [np.corrcoef(run[group::5][:, groups[-1] == group].T)[np.triu_indices(8, 1)] for group in range(5)]
+        assert np.abs(together).max() < 0.4, "records of a group are drawn independently"
+    assert (groups[0] != groups[1]).any(), "the next run deals the records anew"
 
 
 def test_participations_use_all_records_evenly() -> None:
