@@ -116,6 +116,18 @@ def test_the_profile_is_sharper_than_the_renyi_curve(trials: Counts, expected: f
     assert found == pytest.approx(expected, rel=2e-2) and found < 0.9 * renyi
 
 
+@pytest.mark.long
+def test_selections_that_cost_little_are_priced_nearly_as_sharply() -> None:
+    """The end of G is then near y = 1. At 0.98 of the bound, an order of the outcomes has a larger delta."""
+    for mu, trials in ((0.01, NegativeBinomial(1.0, 0.1)), (0.003, PoissonTrials(1.0)), (0.03, NegativeBinomial(0.0, 0.05))):
+        epsilon = RepeatAndSelect(Gaussian(mu), trials).approx_dp(1e-5)
+        best, other = (
+            trials.mean * masses * np.exp(-trials.depth(1.0 - np.cumsum(masses) + 0.5 * masses))
+            for masses in worst_order(trials, mu, epsilon)
+        )
+        assert delta(best, other, epsilon) <= 1e-5 < delta(best, other, 0.98 * epsilon), (mu, trials, epsilon)
+
+
 def test_a_run_of_many_steps_is_known_by_its_renyi_curve_where_its_pair_takes_too_long() -> None:
     inner = Composed(((sampled_gaussian(0.25, 0.1, 1), 50),))
     for trials in (NegativeBinomial(1.0, 0.1), PoissonTrials(3.0)):

@@ -50,9 +50,12 @@ WORK_OF_RUN = 4e6  # units of work that the pair of one run may take
 EVENTS = 400  # number of probabilities q', and again of q, at which the edge of A is evaluated; twice as many change epsilon by about 1e-5
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
 STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
-SHIFTS = 160  # number of log y_j up to FAR_SHIFT; twice as many lower epsilon by about 1 part in 10,000
+SHIFTS = 160  # number of log y_j up to FAR_SHIFT; four times as many lower epsilon by less than 3 parts in 10,000
+# Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from minus its end to its end, as far as
+# this is within these limits, and SHIFTS_BELOW of them are farther apart below that.
+LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
-FAR_SHIFT = 32.0  # log y_j up to which they are equally spaced
+FAR_SHIFT = 32.0  # log y_j up to which they are not spread out
 LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows
 MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mean no privacy
 
@@ -173,7 +176,9 @@ def _terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Ar
     """Return log y_j, increasing, and log w_j of the module's docstring."""
     log_rates, log_ratios = _edge(run, trials)
     largest_shift = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING  # where G ends
-    shifts = np.linspace(LOG_LEAST_SHIFT, min(largest_shift, FAR_SHIFT), SHIFTS)
+    near = min(max(largest_shift, LEAST_NEAR), MOST_NEAR)
+    below = -np.geomspace(-LOG_LEAST_SHIFT, near, SHIFTS_BELOW, endpoint=False)
+    shifts = np.append(below, np.linspace(-near, min(largest_shift, FAR_SHIFT), SHIFTS - SHIFTS_BELOW))
     if largest_shift > FAR_SHIFT:
         shifts = np.append(shifts, np.geomspace(FAR_SHIFT, largest_shift, SHIFTS)[1:])
     lines = [_largest_line(log_rates, log_ratios, shift) for shift in shifts[:-1].tolist()]
