@@ -123,7 +123,7 @@ TASKS = (
     ),
 )
 EXPLANATIONS = tuple(name for name in topics.WRITTEN if name != "tutorial")
-SPELLED = {"ci": "CI", "python": "Python", "postgresql": "PostgreSQL", "epsilon:": "epsilon:"}
+SPELLED = {"ci": "CI", "python": "Python"}
 FENCED = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```$", re.M | re.S)
 
 
@@ -245,6 +245,9 @@ def _place(name: str, number: str) -> str | None:
 
 
 def _heading(text: str) -> str:
+    """Return a heading of the manual with a capital at its beginning, unless it shows a key of a file."""
+    if "=" in text:
+        return text
     words = [SPELLED.get(word, word) for word in text.split()]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
@@ -295,7 +298,8 @@ def _manual() -> dict[str, str]:
     def markdown(name: str, number: int, short: str, sections: Sequence[ManualSection], version: str) -> str:
         is_part = _place(name, "1") != f"reference/commands/{name.removeprefix('dpcli-')}.md" and number == 1 and name != "dpcli"
         level = "##" if is_part else "#"
-        title = name.removeprefix("dpcli-") if number in (5, 7) else _command_words(name)
+        word = name.removeprefix("dpcli-").capitalize()
+        title = {1: _command_words(name), 5: f"{word} file", 7: word}[number]
         lines = [f"{level} {title}", _plain(_heading(short)) + "."]
         for one in sections:
             if number == 1 and name != "dpcli" and one.title in REPEATED:

@@ -158,6 +158,11 @@ come_or_go = st.one_of(
     st.builds(
         lambda nm, n: one("tree-aggregation", noise_multiplier=nm, iterations=n, max_participations=1), finite, st.integers(1, 300)
     ),
+    st.builds(
+        lambda nm, n: one("tree-aggregation", noise_multiplier=nm, iterations=n + 9, max_participations=1, trees=(n, 9)),
+        finite,
+        st.integers(1, 300),
+    ),
 )
 responses = st.one_of(
     st.builds(lambda e, k: one("randomized-response", epsilon=e, categories=k), st.floats(0.01, 8.0), st.integers(2, 20)),
@@ -302,7 +307,7 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
         "SampledWithReplacementDpEvent",
     ),
     "unknown": ({"type": "ShuffledDpEvent", "event": GAUSSIAN}, "ShuffledDpEvent"),
-    "trees": (STEPS, "several"),
+    "no trees": ({**STEPS, "step_counts": []}, "iterations"),
     "xi": ({"type": "ZCDpEvent", "rho": 0.1, "xi": -0.2}, "xi"),
     "twice sampled": (
         {

@@ -1,4 +1,4 @@
-"""The notebooks of examples/: each runs from top to bottom where it lies, keeps no output, and shows its results as tables."""
+"""The notebooks of examples/: each runs from top to bottom where it lies, keeps no output, and shows tables; what a run logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import contextlib
 import io
 import json
+import runpy
 import shutil
 import sys
 from pathlib import Path
@@ -68,3 +69,44 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert names["private"].taken == 150 and names["result"].epsilon <= 4.0 and names["accuracy"] > 0.67, printed
     else:
         assert len(names["table"]) >= 7 and names["answers"].epsilon <= 3.0, printed
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names of the notebook of training before its first step."""
+    folder = shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "private_loop", raising=False)
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for code in cells(folder / "training.ipynb")[:2]:
+            exec(code, names)
+    return names
+
+
+@pytest.mark.nightly
+@pytest.mark.needs(*NEEDS["training"])
+def test_what_is_logged_of_a_run_is_its_guarantee(started: dict[str, Any]) -> None:
+    take_logged_steps = runpy.run_path("log_epsilon.py")["take_logged_steps"]
+    params: dict[str, float] = {}
+    logged: list[tuple[int, dict[str, float]]] = []
+    result = take_logged_steps(started["private"], params.update, lambda values, step: logged.append((step, values)))
+    assert params == {"planned_epsilon": result.epsilon, "delta": 1e-5, "planned_steps": 150}
+    *curve, (last, guarantee) = logged
+    assert (last, guarantee) == (150, {"epsilon": result.epsilon}) and 2.95 < result.epsilon <= 2.9562
+    assert [step for step, _ in curve] == [50, 100, 150]
+    first, second, third = (values["epsilon_if_planned_to_end_here"] for _, values in curve)
+    assert 0 < first < second < third <= result.epsilon
+
+
+@pytest.mark.nightly
+@pytest.mark.needs("mlflow", *NEEDS["training"])
+def test_mlflow_keeps_what_is_logged(started: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder in place of a database
+    mlflow = pytest.importorskip("mlflow")
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    with mlflow.start_run() as run:
+        result = runpy.run_path("log_epsilon.py")["take_logged_steps"](started["private"], mlflow.log_params, mlflow.log_metrics)
+    kept = mlflow.get_run(run.info.run_id).data
+    assert kept.metrics["epsilon"] == result.epsilon and kept.params["planned_epsilon"] == repr(result.epsilon)
