@@ -92,6 +92,8 @@ class Drawing:
                 numbers = sorted(self.number(rule) for _ in range(length))
                 are_shares = rule is not None and not rule.holds(2.0)
                 return [x / sum(numbers) for x in numbers] if are_shares else numbers
+            case Listed(WholeNumber()):
+                return [self.count_of(rule, 18) for _ in range(length)]
             case Listed():
                 return self.random.sample(names, min(length, len(names))) or None
             case _:

@@ -10,6 +10,7 @@ PLUGIN = Plugin(
         "gaussian-mixture": "dpcli.mechanisms.noise.gaussian_mixture:GaussianMixtureSpec",
         "laplace": "dpcli.mechanisms.noise.laplace:LaplaceSpec",
         "truncated-laplace": "dpcli.mechanisms.noise.truncated_laplace:TruncatedLaplaceSpec",
+        "truncated-discrete-laplace": "dpcli.mechanisms.noise.truncated_discrete_laplace:TruncatedDiscreteLaplaceSpec",
         "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian:DiscreteGaussianSpec",
         "discrete-laplace": "dpcli.mechanisms.noise.discrete_laplace:DiscreteLaplaceSpec",
         "randomized-response": "dpcli.mechanisms.choice.randomized_response:RandomizedResponseSpec",

@@ -23,7 +23,20 @@ VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of o
 DIGITS = 6  # number of digits of a rounded number, enough for a label
 LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
 DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
-MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys to round down
+# Keys to round down.
+MORE_IS_SAFER = frozenset(
+    {
+        "noise_multiplier",
+        "sigma",
+        "scale",
+        "threshold_sigma",
+        "temperature",
+        "orders",
+        "strong_convexity",
+        "learning_rate",
+        "lipschitz",
+    }
+)
 
 
 def checked_kind(kind: str) -> str:

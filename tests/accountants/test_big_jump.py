@@ -53,6 +53,14 @@ def interval(rate: float, noise: float, steps: int, delta: float) -> tuple[float
     return bound.lower, bound.upper
 
 
+@pytest.mark.long
+def test_noise_so_small_that_floats_do_not_tell_outcomes_apart() -> None:
+    """Of 10,000 steps at a rate of 1 %, at least 50 draw the record, except with probability 1e-7. Each loses about 1 / (2 noise^2)."""
+    for noise in (1e-8, 1e-10, 1e-20, 1e-90):
+        ends = interval(0.01, noise, 10_000, 1e-6)
+        assert ends is None or ends[1] > 25.0 / noise**2, noise
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta", "epsilon"), REFERENCES)
 def test_the_reference_values_are_met_and_turned_round(rate: float, noise: float, steps: int, delta: float, epsilon: str) -> None:

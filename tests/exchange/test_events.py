@@ -158,6 +158,11 @@ come_or_go = st.one_of(
     st.builds(
         lambda nm, n: one("tree-aggregation", noise_multiplier=nm, iterations=n, max_participations=1), finite, st.integers(1, 300)
     ),
+    st.builds(
+        lambda nm, n: one("tree-aggregation", noise_multiplier=nm, iterations=n + 9, max_participations=1, trees=(n, 9)),
+        finite,
+        st.integers(1, 300),
+    ),
 )
 responses = st.one_of(
     st.builds(lambda e, k: one("randomized-response", epsilon=e, categories=k), st.floats(0.01, 8.0), st.integers(2, 20)),
@@ -302,7 +307,7 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
         "SampledWithReplacementDpEvent",
     ),
     "unknown": ({"type": "ShuffledDpEvent", "event": GAUSSIAN}, "ShuffledDpEvent"),
-    "trees": (STEPS, "several"),
+    "no trees": ({**STEPS, "step_counts": []}, "iterations"),
     "xi": ({"type": "ZCDpEvent", "rho": 0.1, "xi": -0.2}, "xi"),
     "twice sampled": (
         {
@@ -490,6 +495,14 @@ def test_a_field_that_is_new_is_not_passed_over() -> None:
 
     with pytest.raises(InputError, match="found clipped_twice too"):
         dpcli.from_dp_event(GaussianDpEvent(), adjacency="add-remove")
+
+
+def test_a_binomial_number_of_trials_has_no_event() -> None:
+    text = (ROOT / "examples" / "tuning.toml").read_text()
+    binomial = text.replace('"geometric", mean = 10', '"binomial", mean = 10, most = 20')
+    assert binomial != text
+    refused = run("export", "dp-accounting", "-", stdin=binomial.encode())
+    assert refused.code == 2 and "no binomial number of trials" in refused.err
 
 
 @pytest.mark.needs("dp_accounting")

@@ -71,7 +71,8 @@ def test_did_you_mean() -> None:
         (
             "delta",
             None,
-            "it belongs in [privacy] or [budget] or a mechanism of type truncated-laplace, propose-test-release, approx-dp, ...",
+            "it belongs in [privacy] or [budget] or a mechanism of type truncated-laplace, truncated-discrete-laplace, "
+            "propose-test-release, ...",
         ),
         ("rho", None, "it belongs in [budget] or a mechanism of type zcdp"),
         ("format", None, "it belongs in the top of the file"),

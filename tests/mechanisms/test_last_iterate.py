@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,7 @@ def test_quadratic_losses_have_exact_laws_below_the_bound() -> None:
             assert truth * (1.0 - 1e-12) <= bound <= truth * (1.0 + 1e-11 if batches == 1 else 3.0), (c, steps, batches)
 
 
+@pytest.mark.long
 def test_a_projected_walk_is_below_the_bound() -> None:
     """Constant gradients on [0, 1]: total variation of the last model, for a record that is zeroed, below that of the bound."""
     ratios = []
@@ -137,6 +138,7 @@ def epsilons(neighbours: Neighbours, accountant: str = "exact", **keys: Any) -> 
     return [profile.epsilon(1e-6).upper for profile in profiles]
 
 
+@pytest.mark.long
 def test_drawn_batches_forget_too() -> None:
     """A hundred times the steps cost less than a hundredth more. A few steps cost what they cost."""
     for neighbours in (ZEROED, REPLACED):
@@ -151,6 +153,40 @@ def test_drawn_batches_forget_too() -> None:
     assert [isinstance(way, Composed) for way in fixed.resolve(REPLACED).dominating()] == [True, True]
     with pytest.raises(InputError, match="batches of fixed size need adjacency = replace-one, found zero-out"):
         fixed.resolve(ZEROED)
+
+
+@pytest.mark.nightly
+def test_no_drawn_descent_on_constant_gradients_exceeds_the_claim() -> None:
+    """The last model is a mixture of Gaussians, one for each choice of the steps whose batch has the record."""
+    seed = np.random.SeedSequence().entropy
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        steps, curvature, rate, sigma = (
+            int(rng.integers(2, 7)),
+            rng.uniform(0.3, 0.99),
+            rng.uniform(0.05, 0.7),
+            rng.uniform(0.6, 3.0),
+        )
+        keys = {
+            **STEP,
+            "noise_multiplier": sigma,
+            "strong_convexity": curvature,
+            "iterations": steps,
+            "drawn": "poisson",
+            "inclusion": rate,
+        }
+        factors = (1.0 - curvature) ** np.arange(float(steps))
+        spread = sigma * float(np.linalg.norm(factors))
+        at = np.linspace(-14.0 * spread - steps, 14.0 * spread + steps, 8001)
+        chosen = np.array(list(product((0.0, 1.0), repeat=steps)))
+        chances = (rate**chosen * (1.0 - rate) ** (1.0 - chosen)).prod(axis=1)
+        for neighbours, other in ((ZEROED, 0.0), (REPLACED, -1.0)):
+            p, q = (chances @ stats.norm.pdf(at, move * (chosen @ factors)[:, None], spread) for move in (1.0, other))
+            mechanism = LastIterateSpec(**keys).resolve(neighbours)
+            for epsilon in (0.0, 1.0):
+                truth = max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p))) * (at[1] - at[0])
+                claim = load(ACCOUNTANTS["exact"]).compose(((mechanism, 1),)).delta(epsilon).upper
+                assert truth <= claim * (1.0 + 1e-6) + 1e-9, (seed, keys, neighbours, epsilon)
 
 
 def test_drawing_every_record_costs_no_less_than_full_batches() -> None:

@@ -33,6 +33,7 @@ from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
+from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
@@ -160,6 +161,14 @@ def test_the_run_is_charged_once_with_its_own_sampling() -> None:
         replace(tuned({"noise_multiplier": 4.0}, geometric), mechanisms=tuned({"noise_multiplier": 4.0}, geometric).mechanisms[:1])
     )
     assert alone.upper < account(tuned({"noise_multiplier": 4.0}, geometric)).upper < 10 * alone.upper
+
+
+def test_steps_of_a_gaussian_are_one_gaussian() -> None:
+    file = tuned({"noise_multiplier": 4.0}, TrialsTable(distribution="geometric", mean=10.0))
+    steps = replace(file.mechanisms[0], sampling=Unsampled("none"), steps=16)
+    (charge,) = resolve(replace(file, mechanisms=(steps, file.mechanisms[1])))
+    assert isinstance(charge.mechanism, RepeatAndSelect) and isinstance(charge.mechanism.inner, Gaussian)
+    assert 1.0 <= charge.mechanism.inner.mu <= 1.0 + 1e-14
 
 
 def test_a_stated_delta_is_multiplied_and_has_no_renyi_curve() -> None:

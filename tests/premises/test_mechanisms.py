@@ -106,6 +106,18 @@ def test_noise_that_is_moved_to_its_bound_shows_more() -> None:
                 return np.diff(below)  # of the cells that contain their left edges
 
             assert exceeds(*laws(moved, situation), claims), situation
+    for reference in references("truncated-discrete-laplace"):
+        most, size = (int(str(reference.keys[key])) for key in ("bound", "sensitivity"))
+        for situation, claims in prices(reference) if size == 1 else ():  # the losses of the others are larger than the epsilons
+            (total, *_) = noise.sums(situation.adjacency, "bare", 1.0)
+
+            def clamped(records: Records, total: noise.Sum = total, most: int = most) -> Array:
+                weights = np.exp(-np.abs(np.arange(-60, 61)) / 2.0)
+                kept = weights[60 - most : 61 + most].copy()
+                kept[[0, -1]] += weights[: 60 - most].sum()
+                return np.roll(np.pad(kept / weights.sum(), 20), int(total(records)))
+
+            assert exceeds(*laws(clamped, situation), claims), situation
 
 
 def test_a_record_that_chooses_its_own_contribution_moves_more() -> None:

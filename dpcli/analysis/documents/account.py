@@ -337,7 +337,8 @@ def describe(entry: Entry, account: Account) -> str:
     if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
         return f"{scheme}, no amplification"
     rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
-    return f"{scheme}, rate {float(rate):.6g}" if rate else scheme
+    turns = f", {entry.spec.min_separation} groups in turn" if entry.spec.takes_turns else ""  # type: ignore[attr-defined]
+    return f"{scheme}, rate {float(rate):.6g}{turns}" if rate else scheme
 
 
 def _budget_note(account: Account, budget: BudgetVerdict, decimals: int) -> str:

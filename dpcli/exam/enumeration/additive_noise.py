@@ -70,6 +70,11 @@ def truncated_laplace(bound: float) -> Callable[[float], Callable[[Array], Array
     return law
 
 
+def cut_log_weights(scale: float, bound: int, x: Array) -> Array:
+    """Return the log weights of discrete Laplace noise that is never beyond `bound`."""
+    return np.where(np.abs(x) <= bound, -np.abs(x) / scale, -np.inf)
+
+
 def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
     """Return the release of a sum plus noise on the integers, whose probabilities are proportional to exp(log_weight)."""
     support = np.arange(-reach, reach + 1.0)

@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
@@ -290,6 +291,14 @@ ADDITIVE_NOISE = (
         )
         for most in (0.8, 1.0, 6.0)
     ),
+    *(
+        Reference(
+            "truncated-discrete-laplace",
+            {"scale": scale, "sensitivity": size, "bound": most},
+            on_integers(partial(noise.cut_log_weights, scale, most), size, most + 12),
+        )
+        for scale, size, most in ((1.5, 2, 1), (1.5, 2, 2), (1.5, 2, 7), (2.0, 1, 4))
+    ),
     # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
@@ -429,6 +438,7 @@ def _buffered_toeplitz(decays: tuple[float, ...], scales: tuple[float, ...]) -> 
 STREAMS = (
     _stream("tree-aggregation", tree(6), 1, 1, {}),
     _stream("tree-aggregation", tree(6), 2, 3, {}),
+    _stream("tree-aggregation", block_diag(tree(3), tree(4)), 2, 3, {"trees": (3, 4)}),
     _banded_toeplitz(1, 1),
     _banded_toeplitz(2, 3),
     _banded_toeplitz(9, 2),

@@ -134,7 +134,7 @@ def from_dp_event(
 
     Raises:
         InputError: No mechanism type corresponds to the event (NonPrivateDpEvent, UnsupportedDpEvent, SampledWithReplacementDpEvent,
-            several trees of one epoch, a sample of a sample), or the reader of pipeline files refuses its values.
+            a sample of a sample), or the reader of pipeline files refuses its values.
     """
     asserted = Asserted(adjacency=adjacency, unit=unit, max_contributions=max_contributions, dataset_size=dataset_size, delta=delta)
     return read_text(toml_text(tables_of_event(tree_of(event), asserted)), "<dp event>")

@@ -213,14 +213,13 @@ def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
 
 
 def _tree_keys(event: EventTree, change: RecordChange) -> Keys:
-    """Return the keys of tree aggregation over one epoch, in which each record takes part once."""
+    """Return the keys of tree aggregation over one epoch, in which each record takes part once, in one of the trees."""
     _require_no_replacement(event.name, change)
     steps = event["step_counts"]
-    if isinstance(steps, tuple) and len(steps) != 1:
-        raise event.refused("expected one tree, found several trees without common records, for which there is no mechanism type")
-    if isinstance(steps, tuple):
-        event = EventTree(event.name, {**event.fields, "step_counts": steps[0]})
-    return {"noise_multiplier": event.number("noise_multiplier"), "iterations": event.count("step_counts"), "max_participations": 1}
+    trees = steps if isinstance(steps, tuple) else (steps,)
+    counts = [EventTree(event.name, {"step_counts": tree}).count("step_counts") for tree in trees]
+    keys: Keys = {"noise_multiplier": event.number("noise_multiplier"), "iterations": sum(counts), "max_participations": 1}
+    return keys if len(counts) == 1 else {**keys, "trees": counts}
 
 
 def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
@@ -229,7 +228,8 @@ def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     if keys.pop("max_participations") != 1:
         raise InputError("a record takes part in several steps of its tree, which SingleEpochTreeAggregationDpEvent excludes")
     keys.pop("min_separation", None)
-    return {"noise_multiplier": keys.pop("noise_multiplier"), "step_counts": keys.pop("iterations")}
+    iterations, trees = keys.pop("iterations"), keys.pop("trees", None)
+    return {"noise_multiplier": keys.pop("noise_multiplier"), "step_counts": [*trees] if trees else iterations}
 
 
 LEAVES: Mapping[str, Leaf] = {

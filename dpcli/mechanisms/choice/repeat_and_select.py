@@ -24,8 +24,9 @@ from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
 from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, own_run, rough_run
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.sampling.poisson import finite_loss
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -177,7 +178,18 @@ class Tuned(Spec):
         from dpcli.mechanisms.combined.composed import Composed
 
         mechanism = self.run.resolve(neighbours)
-        return RepeatAndSelect(mechanism if self.count == 1 else Composed(((mechanism, self.count),)), self.trials)
+        return RepeatAndSelect(_joined(mechanism if self.count == 1 else Composed(((mechanism, self.count),))), self.trials)
+
+
+def _joined(run: Mechanism) -> Mechanism:
+    """Return the run with all its steps as one Gaussian, if each step is a Gaussian."""
+    from dpcli.mechanisms.noise.gaussian import Gaussian
+
+    if run.summed and run.attained():
+        with suppress(NotRepresentable):
+            mu = run.gdp() * (1.0 + 1e-15)  # rounded up
+            return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else run
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +233,9 @@ class RepeatAndSelect(Mechanism):
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
         return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
+
+    def unclaimed(self) -> Mechanism:
+        return Dominated(self)
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the selection by a costly score; None if a run is not one attained step, or costs nearly nothing or very much.

@@ -60,7 +60,7 @@ class LastIterateSpec(Spec):
         "batches": 2,
         "learning_rate": 0.5,
         "smoothness": 1.0,
-        "strong_convexity": 0.1,
+        "strong_convexity": 0.2,
         "diameter": 0.5,
         "lipschitz": 1.0,
         "divisor": 40,

@@ -69,10 +69,7 @@ class TruncatedLaplaceSpec(Spec):
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        if (self.bound is None) == (self.delta is None):
-            yield "bound", "either bound or delta", "neither" if self.bound is None else "both"
-        elif self.delta is not None and self.delta >= 0.5:
-            yield "delta", "a delta below 1/2", repr(self.delta)
+        yield from stated_once(self.bound, self.delta)
 
     @property
     def delta_spent(self) -> float:
@@ -90,6 +87,14 @@ class TruncatedLaplaceSpec(Spec):
         # log(1 + (e^e - 1) / (2 delta)) for the epsilon e of one unit
         bound = log_add(0.0, log_expm1(quotient(self.sensitivity, self.scale)) - math.log(2.0 * self.delta))
         return truncated_laplace(moved, bound)
+
+
+def stated_once(bound: float | None, delta: float | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the violations of the rule that the keys state either the bound, or a delta below 1/2, as (key, expected, found)."""
+    if (bound is None) == (delta is None):
+        yield "bound", "either bound or delta", "neither" if bound is None else "both"
+    elif delta is not None and delta >= 0.5:
+        yield "delta", "a delta below 1/2", repr(delta)
 
 
 def truncated_laplace(moved: float, bound: float) -> Mechanism:

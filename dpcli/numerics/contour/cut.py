@@ -255,11 +255,16 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
     Args:
         most: an outcome beyond which the mass of P is at most e^log_mass.
         log_mean: returns log E_P[e^{k x}] at k. At c = (log_mean - log_mass) / k, the big mass of P is at most e^log_mass.
+
+    Raises:
+        NotRepresentable: `low` and `high` are the same float, because they are so large.
     """
     blunt = (log_mean(BLUNT_SHARPNESS) - log_mass) / BLUNT_SHARPNESS
     if blunt + EDGE / BLUNT_SHARPNESS <= high + BLUNT_EXCESS * (high - low):
         return BLUNT_SHARPNESS, blunt
     low, high = min(low, most - 1.0), min(high, most)
+    if not low < high:
+        raise NotRepresentable("the outcomes are too large for floats to distinguish small losses from big ones")
     k = max(17.4 / (high - low), LEAST_SHARPNESS * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
     return k, high - 3.4 / k
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from functools import reduce
@@ -16,11 +17,13 @@ from dpcli.accountants.pld import ACCOUNTANT as PLD
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
+from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
 from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.noise.truncated_discrete_laplace import TruncatedDiscreteLaplaceSpec, truncated_discrete_laplace
 from dpcli.mechanisms.noise.truncated_laplace import CutLaplace, TruncatedLaplaceSpec, truncated_laplace
-from dpcli.mechanisms.stated.pure_and_approx import MayFail
+from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure
 from dpcli.numerics.tails import single_log_delta
-from tests.oracles import Array
+from tests.oracles import Array, hockey_stick
 
 ONE = Neighbours(Adjacency.ADD_REMOVE)
 
@@ -160,6 +163,41 @@ def test_more_moved_or_less_noise_costs_more_at_every_epsilon() -> None:
                 assert ends[0][0] <= ends[1][1] and ends[0][1] <= 1e-12, (seed, moved, bound, share, ends)
     for moved, bound in ((2.0, 1.0), (3.0, 1.0), (1e200, 1e201)):
         assert isinstance(truncated_laplace(moved, bound), NoPrivacy)
+
+
+def test_discrete_noise_is_enumerated() -> None:
+    """The pair, and the least bound with a stated delta."""
+    seed = random.getrandbits(32)
+    draw = random.Random(seed)
+    for _ in range(60):
+        scale, moved, bound = 10.0 ** draw.uniform(-1.0, 2.0), draw.randint(1, 12), draw.randint(1, 40)
+        mechanism = truncated_discrete_laplace(scale, moved, bound)
+        p, q = discrete_laws(scale, moved, bound)
+        case = (seed, scale, moved, bound)
+        if isinstance(mechanism, NoPrivacy):
+            assert np.minimum(p, q).sum() < 1e-13, case
+            continue
+        for share in (0.0, 0.3, 0.9, 1.2):
+            lower, upper = map(math.exp, single_log_delta(mechanism.losses()[0], share * moved / scale))
+            assert lower - 1e-11 <= hockey_stick(p, q, share * moved / scale) <= upper * (1.0 + 1e-11), (*case, share)
+        delta = 10.0 ** draw.uniform(-12.0, -0.4)
+        spec = TruncatedDiscreteLaplaceSpec(scale=scale, sensitivity=moved, delta=delta)
+        floor = spec.resolve(ONE).delta_floor()
+        least = next(b for b in itertools.count(moved) if outside(*discrete_laws(scale, moved, b)) <= delta * (1.0 + 1e-12))
+        assert floor == pytest.approx(outside(*discrete_laws(scale, moved, least)), rel=1e-9) == spec.delta_spent, (*case, delta)
+    same = truncated_discrete_laplace(2.0, MAX_ATOMS + 1, 10**6)
+    assert isinstance(same, MayFail) and same.rest == Pure((MAX_ATOMS + 1) / 2.0) and not same.attained()
+
+
+def discrete_laws(scale: float, moved: int, bound: int) -> tuple[Array, Array]:
+    x = np.arange(-bound, moved + bound + 1)
+    sizes = [np.where(np.abs(y) <= bound, np.exp(-np.abs(y) / scale), 0.0) for y in (x - moved, x)]
+    return sizes[0] / sizes[0].sum(), sizes[1] / sizes[1].sum()
+
+
+def outside(p: Array, q: Array) -> float:
+    """What only one of the datasets can have released."""
+    return float(p[q == 0.0].sum())
 
 
 def test_keys_state_the_bound_or_its_delta() -> None:
