@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import pickle
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,15 +19,17 @@ import pytest
 import torch
 
 from dpcli.base.errors import InputError, InternalError
+from dpcli.exam.enumeration.matrices import toeplitz
 from dpcli.mechanisms.noise.correlated import (
     BandedSpec,
     BufferedToeplitzSpec,
     CorrelatedSpec,
     ToeplitzSpec,
     TreeSpec,
+    square_root,
 )
 from dpcli.random.streams import SeededStream, SystemStream
-from dpcli.train.noise import Banded, BufferedToeplitz, Correlated, Noise, Tree, noise_of, optimised, prefix_error
+from dpcli.train.noise import Banded, BufferedToeplitz, Correlated, Noise, Tree, best_toeplitz, noise_of, optimised, prefix_error
 from tests.cases import require_each
 from tests.command import ROOT
 from tests.train.sampling.draws import flat
@@ -180,6 +183,23 @@ def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_squar
     dense = np.linalg.inv(encoder(BandedSpec(**{**run(steps), "min_separation": bands}, bands=bands)))
     assert found == pytest.approx(float(np.square(prefixes @ dense).sum()), rel=1e-9)
     assert found <= other * (1.0 - (0.02 if 1 < bands < steps else 0.0)) * (1.0 + 1e-9)
+
+
+def test_a_toeplitz_encoder_is_the_best_of_all_with_two_bands_and_better_than_its_neighbours_with_more() -> None:
+
+    def error(column: Matrix, steps: int) -> float:
+        prefixes = np.linalg.inv(toeplitz(tuple(column), steps)) @ np.ones(steps)
+        return float((column @ column) * (np.arange(steps, 0, -1) @ np.square(prefixes)))
+
+    best = min(error(np.array([1.0, ratio]), 40) for ratio in np.linspace(0.01, 1.0, 500))
+    found = best_toeplitz(40, 2)
+    assert best * (1.0 - 1e-4) <= error(found, 40) <= best * (1.0 + 1e-9), found
+    column, seed = best_toeplitz(100, 6), secrets.randbits(64)
+    rng, least = np.random.default_rng(seed), error(column, 100)
+    assert least < error(square_root(6), 100)
+    for _ in range(50):
+        moved = column + np.append(0.0, 1e-2 * rng.standard_normal(5))
+        assert error(moved, 100) >= least * (1.0 - 1e-6), (seed, moved)
 
 
 def test_nothing_near_an_optimised_matrix_is_better() -> None:
