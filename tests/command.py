@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.json_documents import require_published
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -22,7 +24,7 @@ class Result:
 
 
 def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
-    """`dpcli arguments...` from the root of the project, or another folder."""
+    """`dpcli arguments...` from the root of the project, or another folder. JSON that it prints is compared with the published schema."""
     from dpcli.cli.main import main
 
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True), io.StringIO()
@@ -38,7 +40,10 @@ def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
         code = main(list(arguments))
     out.flush()
     assert code == 0 or err.getvalue().strip(), f"exit code {code} of {arguments} without a word on standard error"
-    return Result(code, out.buffer.getvalue().decode(errors="replace"), err.getvalue())
+    text = out.buffer.getvalue().decode(errors="replace")
+    if text.startswith('{\n  "schema": "dpcli/'):
+        require_published(text)
+    return Result(code, text, err.getvalue())
 
 
 def needed(parameter: Any) -> bool:

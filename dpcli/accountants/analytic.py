@@ -16,7 +16,7 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gauss
 MU_ROUNDING = 8e-16  # more than the relative rounding error of `gaussian_sum`, which is about 5e-16
 
 
-def together(steps: Steps, view: Callable[[Mechanism], float]) -> float:
+def composed_mu(steps: Steps, view: Callable[[Mechanism], float]) -> float:
     """Return mu of the composition, from the mu that `view` returns for each mechanism. Raises as `views` does."""
     return gaussian_sum([(count, mu) for (_, count), mu in zip(steps, views(steps, view), strict=True)])
 
@@ -39,7 +39,7 @@ class AnalyticProfile(PrivacyProfile):
 
     def mu(self) -> float:
         """Return mu of the composition, rounded to nearest. Raises as `views` does."""
-        return together(merged(self.steps), lambda mechanism: mechanism.gdp())
+        return composed_mu(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:
         mu = self.mu()

@@ -11,7 +11,7 @@ import math
 from contextlib import suppress
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
-from dpcli.accountants.directions import directions, least
+from dpcli.accountants.directions import directions, smallest_bound
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.stated import total
@@ -19,7 +19,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.certified import UNKNOWN, Ends, epsilon_between, log_delta_between, other_direction
+from dpcli.numerics.contour.certified import UNKNOWN, EpsilonBounds, epsilon_between, log_delta_between, other_direction
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
@@ -37,15 +37,15 @@ WIDE = 0.01  # relative width above which an interval is refused, because it is 
 
 @dataclass(frozen=True, slots=True)
 class ExactProfile(PrivacyProfile):
-    """The privacy profile of a composition, with a contour for each direction. The larger epsilon counts."""
+    """The privacy profile of a composition: the larger of the two directions' bounds, each computed on its own contour."""
 
     steps: Steps
 
     def epsilon(self, delta: float) -> Bound:
-        return least(lambda steps: ExactProfile(steps)._epsilon(delta), self.steps)
+        return smallest_bound(lambda steps: ExactProfile(steps)._epsilon(delta), self.steps)
 
     def delta(self, epsilon: float) -> Bound:
-        return least(lambda steps: ExactProfile(steps)._delta(epsilon), self.steps)
+        return smallest_bound(lambda steps: ExactProfile(steps)._delta(epsilon), self.steps)
 
     def _epsilon(self, delta: float) -> Bound:
         lower, upper, tilt = self._best(delta)
@@ -63,7 +63,7 @@ class ExactProfile(PrivacyProfile):
         first, *others = self._sides()
         ends = [ends_of(first, math.log(delta))]
         for losses in others:
-            # If the first epsilon is 0, the total variation distance shows the same for the other direction sooner than a CGF does.
+            # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
             other = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
             if other is not None:
                 ends.append(ends_of(losses, math.log(delta)) if other is UNKNOWN else other)
@@ -104,13 +104,13 @@ class ExactProfile(PrivacyProfile):
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
 
-def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
-    """Return bounds on epsilon if delta is far below the probability of the largest loss.
+def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | None:
+    """Return bounds on epsilon if delta is far below the probability of the largest loss; otherwise None.
 
-    Returns None if delta is not, if some loss has no atom at its largest value, or if rounding would make the bounds too wide.
+    Also returns None if some loss has no atom at its largest value, or if rounding would make the bounds too wide.
 
-    delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0. The sum of stated epsilons is the sum of their decimals, so
-    that a cap that they meet exactly is not exceeded.
+    For the largest loss L, delta(L) = 0 and delta(L - x) >= P(L) (1 - e^{-x}). Stated epsilons are added as decimals, so that a sum that
+    meets a cap exactly does not exceed it.
     """
     largest = log_probability = rounding = 0.0
     for loss, count in losses:
@@ -126,7 +126,7 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
         if not all(piece.largest <= ratio + 1e-14 * abs(ratio) for piece in outcomes.pieces):
             return None
         largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
-        # The loss of an atom may be a difference of logarithms of probabilities. Beside pieces, of Laplace noise, it has all its digits.
+        # An atom's loss may be a difference of two logarithms, which loses digits. With pieces (Laplace noise) it is accurate.
         rounding += count * (1e-13 * abs(ratio) if outcomes.pieces else 1e-14 * (abs(ratio) + abs(reference)))
     # 1 - e^{-x} is at least x / 2. The relative rounding error of log_probability is far below NEAR.
     log_distance = log_delta - log_probability * (1.0 + NEAR) + rounding + math.log(2.0)
@@ -135,20 +135,20 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> Ends | None:
     upper = largest + rounding
     if all(isinstance(loss, TwoPointLoss) for loss, _ in losses):
         upper = min(upper, total((count, loss.epsilon) for loss, count in losses if isinstance(loss, TwoPointLoss)))
-    return Ends(min(largest - math.exp(log_distance) - rounding, upper), upper, math.nan)
+    return EpsilonBounds(min(largest - math.exp(log_distance) - rounding, upper), upper, math.nan)
 
 
 @remembered(32)
-def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> Ends:
+def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> EpsilonBounds:
     """Return bounds on epsilon in one direction.
 
     A single step is computed from its tails. Raises NotRepresentable if no contour certifies an interval.
     """
     if is_single(losses):
         with suppress(NotRepresentable):
-            return Ends(*single_epsilon(losses[0][0], log_delta), math.nan)
+            return EpsilonBounds(*single_epsilon(losses[0][0], log_delta), math.nan)
     if len(losses) <= FEW_PARTS and _is_total_variation_within(losses, log_delta):
-        return Ends(0.0, 0.0, math.nan)
+        return EpsilonBounds(0.0, 0.0, math.nan)
     ends = None
     with suppress(NotRepresentable):  # a loss may have a contour without a table of its outcomes
         ends = _near_the_largest_loss(losses, log_delta)
@@ -159,12 +159,12 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> En
 
 
 def _is_total_variation_within(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> bool:
-    """Return whether delta(0) is at most e^log_delta, because the steps' total variation distances add up to no more."""
+    """Return whether the steps' total variation distances, which add up to a bound on delta(0), sum to at most e^log_delta."""
     distance = 0.0
     with suppress(NotRepresentable):
         for loss, n in losses:
             distance += n * total_variation(loss) * (1.0 + 1e-14)  # the factor covers the rounding of a sum of FEW_PARTS terms
-            if _log(distance) > log_delta:  # most often the first loss shows it, and the others need not be computed
+            if _log(distance) > log_delta:  # often after the first loss, which saves the others
                 return False
         return _log(distance) <= log_delta  # false if the distance is NaN
     return False
@@ -179,7 +179,7 @@ def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:
 
 def _log(x: float) -> float:
     """Return log x; -inf for x <= 0, and NaN for NaN."""
-    return -math.inf if x <= 0.0 else math.log(x)  # NaN stays NaN, and is not taken for a small number
+    return -math.inf if x <= 0.0 else math.log(x)
 
 
 def is_single(losses: Losses) -> bool:
@@ -191,8 +191,8 @@ def is_single(losses: Losses) -> bool:
 def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tuple[float, float]:
     """Return (lower, upper) bounds on delta(epsilon) in one direction.
 
-    A single step is computed from its tails. Otherwise Chernoff's bound says where to place the contour, and is the upper bound if that of
-    the contour is larger or missing. The lower bound is then 0 if there is no contour.
+    A single step is computed from its tails. Otherwise Chernoff's bound decides where the contour lies, and replaces its upper bound if it
+    is smaller. Without a contour, the lower bound is 0.
     """
     if is_single(losses):
         with suppress(NotRepresentable):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.analytic import mu_shares, together
+from dpcli.accountants.analytic import composed_mu, mu_shares
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -46,7 +46,7 @@ class GdpProfile(PrivacyProfile):
 
     def mu(self) -> float:
         """Return mu of the composition. Raises NotRepresentable if it is infinite."""
-        mu = together(merged(self.steps), mu_of)
+        mu = composed_mu(merged(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")
         return mu

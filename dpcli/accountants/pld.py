@@ -1,8 +1,8 @@
 """The grid accountant: privacy-loss distributions on a grid, composed by the fast Fourier transform.
 
 Consumes the tails of each step's privacy losses in both directions, which are rounded outwards to a grid. Bounds: lower and upper. They are
-bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The finer the grid is, the narrower is the
-interval; its width depends on the given tolerance and time.
+bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. A finer grid gives a narrower interval;
+how fine it may be depends on the given tolerance and time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
-from dpcli.accountants.directions import Losses, directions, least
+from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
@@ -25,16 +25,16 @@ if TYPE_CHECKING:  # the modules of the grid are imported only when a grid is ma
     from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3  # default relative width of the interval at which no finer grid is made
-POINTS_PER_SECOND = 4e7  # points that a machine is taken to transform in a second; fixed, so that all machines make the same grids
+POINTS_PER_SECOND = 4e7  # assumed speed of the transforms; fixed, so that all machines make the same grids
 PATIENCE = 4.0  # default number of seconds for one answer
-REFINEMENTS = 8  # most grids for one direction; each is made with what the one before has shown
-AIM = 0.5  # relative width that a grid is made for, as a share of the tolerance, so that most grids end within the tolerance
+REFINEMENTS = 8  # most grids for one direction
+AIM = 0.5  # relative width that a grid is made for, as a share of the tolerance, so that most grids meet the tolerance
 GLIMPSE = 0.02  # relative width of the first interval of the second direction, whose epsilon is seldom the larger one
 FIRST_SHARE = 0.25  # share of the points that a first grid may cost; later grids use them better, as epsilon is then known roughly
 RARE = 2e-3  # share of the tolerance that may be lost by counting very rare losses as infinite
 LOG_NEGLIGIBLE = -24.0  # logarithm of the share of the tilted mass that a first grid may leave out
 COARSER = 64.0  # factor for the error of the next grid if the window of the last one did not cover all that matters
-MAX_SURVEYS = 4096  # surveys that are cached, enough for a composition of that many different losses
+MAX_SURVEYS = 4096  # surveys that are cached
 LEAST_PART_CELLS = 1.5e4  # fewest cells for one more part, which needs a survey of its loss and a transform
 
 
@@ -56,7 +56,7 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PldProfile(PrivacyProfile):
-    """The privacy profile of a composition, with each direction on a grid of its own. The larger epsilon counts.
+    """The privacy profile of a composition: the larger of the two directions' bounds, each computed on its own grid.
 
     tolerance: the relative width of the interval at which no finer grid is made.
     seconds: about how long one answer may take. The interval is as narrow as this time allows.
@@ -75,10 +75,10 @@ class PldProfile(PrivacyProfile):
         return replace(self, tolerance=tolerance or self.tolerance, seconds=seconds)
 
     def epsilon(self, delta: float) -> Bound:
-        return least(lambda steps: replace(self, steps=steps)._epsilon(delta), self.steps)
+        return smallest_bound(lambda steps: replace(self, steps=steps)._epsilon(delta), self.steps)
 
     def delta(self, epsilon: float) -> Bound:
-        return least(lambda steps: replace(self, steps=steps)._delta(epsilon), self.steps)
+        return smallest_bound(lambda steps: replace(self, steps=steps)._delta(epsilon), self.steps)
 
     def _epsilon(self, delta: float) -> Bound:
         require_positive(delta, "the tilted grid")
@@ -112,12 +112,12 @@ class PldProfile(PrivacyProfile):
     ) -> tuple[float, float, float]:
         """Return (lower, upper, spacing), the larger bounds of the two directions and the grid spacing of the upper one.
 
-        Finer and finer grids are made until the bounds are near enough, or the next grid would cost more points than are left. The first
-        grid already gives an answer, however coarse it had to be.
+        Finer grids are made until the interval is narrow enough, or the next grid would cost more points than are left.
 
-        grid: makes a curve, for the losses of one direction, a relative width and an effort, and returns it with the points that it took.
-        ends: returns the bounds of a curve on the quantity in question.
-        point: returns (epsilon, log delta) of the point of the privacy curve at which the quantity in question has a given value.
+        The quantity that is bounded is epsilon or delta.
+        grid: returns a curve for the losses of one direction, a relative width and an effort, and the number of points that it took.
+        ends: returns a curve's bounds on the quantity.
+        point: returns the (epsilon, log delta) at which the quantity has a given value.
         """
         points = self.effort.points
         sides = [
@@ -140,20 +140,7 @@ class PldProfile(PrivacyProfile):
                     side.last = True
                     continue
                 points -= cost
-                if not curve.covered:
-                    side.error *= COARSER
-                    side.last = attempt >= REFINEMENTS // 2
-                    continue
-                if not math.isfinite(side.upper):
-                    side.last = side.last or attempt > 1
-                    side.error *= 0.1
-                    side.log_negligible = 2.0 * side.log_negligible
-                    continue
-                width = (side.upper - side.lower) / side.upper if side.upper > 0.0 else 0.0
-                side.error *= max(min(AIM * self.tolerance / width, 0.5), 1e-6) if width > 0.0 else 1.0
-                epsilon, log_delta = point(side.upper)
-                excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # scale of the tilted mass, over delta
-                side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess, 0.0))
+                side.plan_next(curve, attempt, self.tolerance, point)
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
         if lower > upper * (1.0 + 1e-9):
             raise InternalError(
@@ -180,7 +167,7 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 
 
 class _Side:
-    """State of one direction of the composition, with the bounds that its grids have given so far.
+    """A direction of the composition while its grids are refined: the bounds so far, and the accuracy of the next grid.
 
     error: the relative width that the next grid is made for.
     log_negligible: the logarithm of the share of the tilted mass that the next grid may lose.
@@ -203,6 +190,24 @@ class _Side:
         if ends[1] < self.upper or math.isnan(self.spacing):
             self.upper, self.spacing = max(ends[1], 0.0), curve.lattice.spacing
         self.last = curve.coarse and all_points
+
+    def plan_next(self, curve: GridCurve, attempt: int, tolerance: float, point: Callable[[float], tuple[float, float]]) -> None:
+        """Set the accuracy of the next grid from what the last curve has shown. point: as in `PldProfile._refine`."""
+        if not curve.covered:
+            self.error *= COARSER
+            self.last = attempt >= REFINEMENTS // 2
+            return
+        if not math.isfinite(self.upper):
+            self.error *= 0.1
+            self.log_negligible *= 2.0
+            self.last = self.last or attempt > 1
+            return
+        if self.upper > self.lower:
+            width = (self.upper - self.lower) / self.upper
+            self.error *= max(min(AIM * tolerance / width, 0.5), 1e-6)
+        epsilon, log_delta = point(self.upper)
+        log_scale = curve.lattice.log_scale - curve.lattice.tilt * epsilon  # of the tilted mass
+        self.log_negligible = min(self.log_negligible, LOG_NEGLIGIBLE - max(log_scale - log_delta, 0.0))
 
 
 @shared(MAX_SURVEYS)

@@ -58,13 +58,18 @@ def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...],
     """Return the indices of the mechanisms that are in no family, and for each family the indices of its members with their table."""
     from dpcli.numerics.mixture import TableRow, row_of, table_of
 
-    rows = [None if loss is None else row_of(loss) for loss in (mechanism.renyi_loss() for mechanism, _ in steps)]
-    groups: dict[type[Shifted], list[tuple[int, TableRow]]] = {}
-    for i, row in enumerate(rows):
-        if row is not None:
-            groups.setdefault(row.family, []).append((i, row))
-    tables = tuple((tuple(i for i, _ in group), table_of([row for _, row in group])) for group in groups.values())
-    return tuple(i for i, row in enumerate(rows) if row is None), tables
+    alone: list[int] = []
+    families: dict[type[Shifted], tuple[list[int], list[TableRow]]] = {}
+    for i, (mechanism, _) in enumerate(steps):
+        loss = mechanism.renyi_loss()
+        row = None if loss is None else row_of(loss)
+        if row is None:
+            alone.append(i)
+            continue
+        places, rows = families.setdefault(row.family, ([], []))
+        places.append(i)
+        rows.append(row)
+    return tuple(alone), tuple((tuple(places), table_of(rows)) for places, rows in families.values())
 
 
 def renyi_shares(steps: Steps, order: float) -> tuple[float, ...]:

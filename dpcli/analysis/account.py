@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dpcli.accountants.base import Accountant, PrivacyProfile
+from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
 from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, certified_lower, require_known, smallest
 from dpcli.analysis.budget_verdict import BudgetVerdict, EpsilonVerdict, TotalRho, rho_verdict, total_rho, verdict_on
 from dpcli.analysis.inquiry import GRID_SECONDS, Answers, Inquiry, Panel, answers_to
@@ -204,8 +204,11 @@ def sound_profiles(
     """
     from dpcli.analysis.adaptive_cap import binding_charges
 
-    charges = binding_charges(pipeline, _checked_group(group_size))
-    steps = steps_of(charges)
+    return profiles_of(steps_of(binding_charges(pipeline, _checked_group(group_size))), accountants)
+
+
+def profiles_of(steps: Steps, accountants: Sequence[str] | None = None) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
+    """Return `sound_profiles` of a composition."""
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
     return tuple((accountant, accountant.profile(steps).tuned(None, GRID_SECONDS)) for accountant in chosen if accountant.sound)
 

@@ -132,7 +132,7 @@ def _calibrate_to_budget(
         raise InputError(f"{pipeline.path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         cap_delta = budget.delta if delta is None else delta
-        # Sections such as [federated] must agree with the answer, but not with the values that the search tries.
+        # A section such as [federated] must agree with the answer alone: the search tries values that contradict it.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
         if budget.rho is None or _rho_without_rounding(result, budget.rho) <= budget.rho:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dpcli.accountants.base import Accountant, Failing, PrivacyProfile, checked, implied_delta
-from dpcli.accountants.many import on_contours, on_grids
+from dpcli.accountants.delta_curve import on_contours, on_grids
 from dpcli.analysis.account import attained, sound_profiles
 from dpcli.analysis.account_rows import agree
 from dpcli.base.errors import InputError, InternalError, NotRepresentable

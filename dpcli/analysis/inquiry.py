@@ -105,9 +105,9 @@ class Inquiry:
         """Two shorter lists of steps: one that dominates the charged steps, and one that they dominate. None if the steps are few."""
         if len(self.charged_steps) <= MOST_MECHANISMS:
             return None
-        from dpcli.accountants.coarse import coarse
+        from dpcli.accountants.rounded_steps import rounded_steps
 
-        return coarse(self.charged_steps, MOST_MECHANISMS)
+        return rounded_steps(self.charged_steps, MOST_MECHANISMS)
 
     @property
     def steps(self) -> Steps:

@@ -24,13 +24,11 @@ class Audit:
     """An audit and its outcome.
 
     Attributes:
-        kind: Kind of audit.
         subject: The program or file that was audited.
         confidence: Lower bound on the probability that a program with a true claim passes.
         claim: The privacy claim; None for a replay, which tests steps and not epsilon.
         bounds: Lower bounds on epsilon. The first one without assumptions decides.
         curve: Test of the claimed trade-off curve, if the claim has one.
-        checks: Checks of a replay.
         assumptions: Conditions that the confidence depends on.
         notes: Further sentences about the result.
         power: Sentences about the smallest fault that the audit could have found. The first is printed with "no violation found".
@@ -96,7 +94,6 @@ class CurveTest:
 
     Attributes:
         refuted: Whether the measurement contradicts the curve.
-        confidence: Confidence of the test.
         detail: Description of the tested counts or rates.
         source: Publication of the method.
         point: Description of the rate that the curve allows and of the measured rate; empty if the curve is not refuted.
@@ -114,7 +111,6 @@ class ReplayCheck:
     """A property of a program that a replay confirmed or refuted.
 
     Attributes:
-        name: Name of the check.
         passed: Whether the property holds.
         message: The result, in a sentence.
         value: The measured number, if there is one.
@@ -135,11 +131,9 @@ class MeasuredScores:
     """Scores for the picture of an audit.
 
     Attributes:
-        scores: The scores.
         threshold: Threshold that was tested on the scores, if any.
         rates: Bounds on the error rates of the threshold.
         independent: Whether each score comes from a separate run. The canaries of a single run share its noise.
-        confidence: Confidence of the bounds.
     """
 
     scores: Scores

@@ -46,7 +46,6 @@ class AuditRequest:
         jobs: Number of processes for trials.
         progress: Function that is called with the number of finished runs and the number of all runs.
         diagnostics: Findings of the lint rules about the file.
-        path: Path of the file.
     """
 
     settings: AuditSettings
@@ -91,8 +90,7 @@ class AuditRequest:
         The setting is used if there is one, then the statement of the file of scores, then the adjacency of the pipeline if the audit runs
         a function, and then add-remove.
 
-        Raises:
-            InputError: The setting contradicts the file of scores.
+        Raises InputError if the setting contradicts the file of scores.
         """
         in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
         stated = self.settings.neighbours

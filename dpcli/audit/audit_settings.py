@@ -126,7 +126,6 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
     """Return the [audit] table of a file, or the default settings if the file has none.
 
     Args:
-        data: Content of the file.
         path: Path of the file, for messages.
 
     Raises:
@@ -139,8 +138,7 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
 def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
     """Return the settings after flags have replaced keys.
 
-    Raises:
-        InputError: A value is out of range, or contradicts another value.
+    Raises InputError if a value is out of range, or contradicts another value.
     """
     members = members_of(AuditSettings)
     changes = {name: value for name, value in flags.items() if value is not None}

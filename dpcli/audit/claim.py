@@ -84,7 +84,6 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     """Return the claim of a pipeline file about the two datasets of the audit.
 
     Args:
-        pipeline: The pipeline.
         delta: Delta at which epsilon is compared; None for the delta of the file.
         varied: The difference between the two datasets of the audit.
 
@@ -120,8 +119,7 @@ def _claimed_curve(pipeline: Pipeline, account: Account, group: int) -> ProfileC
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
     """Return the number of changes that lead from one dataset of the audit to the other. The claim's adjacency defines a change.
 
-    Raises:
-        CannotCertify: No number of changes leads to the other dataset.
+    Raises CannotCertify if no number of changes leads to the other dataset.
     """
     if claimed_about is varied:
         return 1

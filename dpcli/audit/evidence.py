@@ -35,7 +35,7 @@ from dpcli.numerics.arrays import np
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024  # largest file of scores, which is held in memory
-MOST_STEPS = 10**7  # largest number of steps of gradient canaries, as each step is simulated
+MOST_STEPS = 10**7  # largest number of steps of gradient canaries, because each step is simulated
 MOST_COUNTED = 10**9  # largest count; no attack makes more guesses or runs
 FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 

@@ -26,7 +26,6 @@ class SampledSteps:
     """A number of steps whose sums contain a canary with equal and independent probabilities.
 
     Attributes:
-        steps: Number of steps.
         rate: Probability that a canary of the run is in the sum of a step.
         noise: Standard deviation of the noise over C.
     """

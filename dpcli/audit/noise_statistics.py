@@ -53,7 +53,6 @@ class Statistic:
     """The result of a test.
 
     Attributes:
-        name: Name of the test.
         p: p-value: an upper bound on the probability that the declared noise gives a result at least as bad. It is approximate if numbers
             of equal pairs decide it (`Collisions`).
         message: Description of the result.
@@ -85,7 +84,6 @@ def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
     """Return the check with the smallest p-value, corrected for the number of checks (Bonferroni).
 
     Args:
-        checks: The checks.
         more: Number of further checks that are not in the list, because their p-values are not smaller.
     """
     least = min(checks)
@@ -107,7 +105,6 @@ def detectable_factor(count: int, level: float) -> float:
 
     Args:
         count: Number of entries that are tested.
-        level: Level of the test.
     """
     low, high = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
     return math.sqrt(high / low) if low > 0.0 else math.inf
@@ -283,7 +280,6 @@ class Collisions(NamedTuple):
     Attributes:
         p: p-value of the number of pairs: the larger of two approximations, the tails of a Poisson variable of the expected number and of
             a gamma variable of the exact mean and variance. It is not a proven upper bound.
-        pairs: Number of pairs.
         expected: Number of pairs expected by chance.
     """
 

@@ -45,9 +45,6 @@ def one_run_audit(
     """Audit one run by guessing, from their scores, which canaries were in it. The highest and lowest scores are guessed.
 
     Args:
-        scores: Scores of the canaries.
-        claim: The privacy claim.
-        settings: Settings of the audit.
         subject: The program or file that is audited.
         gradients: None if the canaries are records. If they are gradients, the steps that sampled them; empty if the audit cannot
             simulate these steps.

@@ -67,8 +67,7 @@ class PlannedPower:
 def planned_power(request: AuditRequest) -> PlannedPower:
     """Return the power of an audit without running it.
 
-    Raises:
-        InputError: There is no claim, or a setting on which the power depends is missing.
+    Raises InputError if there is no claim, or a setting on which the power depends is missing.
     """
     settings = request.settings
     kind = settings.kind or ("one-run" if settings.function is None else "two-run")

@@ -139,7 +139,6 @@ def power_sentences(
     Args:
         most: Epsilon that would have been proven in the best case.
         factor: Smallest noise factor that is detected; inf if none is.
-        claim: The privacy claim.
         everything: Description of the best case.
         attack: Name of the attack that `factor` assumes.
         means: Clause about the power of other attacks, or about the computation.

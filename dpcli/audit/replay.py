@@ -142,8 +142,14 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
     equally, and each divides its share among its comparisons (Bonferroni). The probability that a correct program fails any check is
     therefore at most `declared.significance`, up to the error of the p-values that are approximate (`noise_statistics`).
     """
-    exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
-    tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
+    exact = (
+        _check_step_counts(pairs),
+        _check_shapes(pairs),
+        _check_batches(pairs, declared),
+        _check_finite(pairs),
+        _check_sensitivity(pairs, declared),
+    )
+    tests = [*_noise_tests(pairs, declared), *_batch_size_tests(pairs, declared), *_draw_count_tests(pairs, declared)]
     return (*exact, *_noise_checks(pairs, declared), *(_check_of(test, declared.significance / len(tests)) for test in tests))
 
 
@@ -153,7 +159,7 @@ def _check_of(test: Statistic, level: float) -> ReplayCheck:
     return ReplayCheck(test.name, test.p > level, message, statistical=True, power=test.power(level))
 
 
-def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
+def _check_step_counts(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of a replay have the same number of steps, if all their steps can be compared."""
     for pair in pairs:
         left_count, right_count = len(pair.left), len(pair.right)
@@ -195,7 +201,7 @@ def _takes_part(left: Step, right: Step) -> bool:
     return distance(left, right) != 0.0
 
 
-def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
+def _check_shapes(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of each step have sums of the same names and shapes."""
     name = "names and shapes of the sums"
     for step in _all_steps(pairs):
@@ -210,7 +216,7 @@ def _shapes_of(step: Step) -> dict[str, tuple[int, ...]]:
     return {name: np.shape(value) for name, value in step.sums.items()}
 
 
-def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
+def _check_batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Check that the batches differ only in the ids of the differing record, which must be the same in every step."""
     name = "members of the batches"
     for pair in pairs:
@@ -223,7 +229,7 @@ def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     return ReplayCheck(name, True, "equal, except for the record")
 
 
-def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
+def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that sums and noise have only finite numbers."""
     for number, left, right in _all_steps(pairs):
         for quantity, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
@@ -250,7 +256,7 @@ def distance(left: Step, right: Step) -> float:
     return math.sqrt(total) if math.isfinite(total) else math.inf
 
 
-def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
+def _check_sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Check the measured sensitivity. It is a lower bound on the true sensitivity, because other records may change the sums more."""
     worst, number = max((distance(step.left, step.right), step.number) for step in _comparable_steps(pairs))
     message = f"measured {worst:.6g} in step {number}, declared {declared.sensitivity:.6g}"
@@ -280,7 +286,7 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
         yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
         return
     drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
-    yield _same_noise(pairs, declared.noise)
+    yield _check_same_noise(pairs, declared.noise)
     if declared.fresh:
         repeated = any(_has_repeated_draws(run, declared.noise) for run in drawn)
         message = "two successive steps have the same noise" if repeated else "different in successive steps"
@@ -291,7 +297,7 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
         yield ReplayCheck("new noise in every run", not repeated, message)
 
 
-def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+def _noise_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that the noise is as large as declared, Gaussian and independent.
 
     If the noise of different steps is correlated, only the first step of each run is used.
@@ -302,11 +308,11 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
     draws = draws_of(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
-    elif _finite(pairs).passed:
+    elif _check_finite(pairs).passed:
         raise InputError("replay: the names or shapes of the noise change from step to step")
 
 
-def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
+def _check_same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     """Check that both datasets get the same draws of noise."""
     name = "noise does not depend on the record"
     for step in _comparable_steps(pairs):
@@ -325,7 +331,7 @@ def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
     return False
 
 
-def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+def _batch_size_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches vary less."""
     sizes = np.array([len(step.batch) for step in _left_steps(pairs)], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
@@ -340,7 +346,7 @@ def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
     yield Statistic("batches drawn by Poisson sampling", float(special.chdtr(degrees, spread)), message, power)
 
 
-def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+def _draw_count_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that no more records are drawn than the declared rate permits."""
     rate = declared.rate or 0.0
     steps = _left_steps(pairs)
@@ -371,8 +377,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, the noise of the only mechanism with a noise
     multiplier is used.
 
-    Raises:
-        InputError: No sensitivity is stated.
+    Raises InputError if no sensitivity is stated.
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")

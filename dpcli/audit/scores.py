@@ -181,7 +181,6 @@ class Guessed:
     """The outcome of guesses about canaries.
 
     Attributes:
-        canaries: Number of canaries.
         guesses: Number of canaries that were guessed about.
         correct: Number of right guesses.
         sides: Description of the canaries that were guessed about.
@@ -198,8 +197,7 @@ def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
 
     If the number of guesses is odd, one more guess is about the highest scores. A fixed shuffle breaks ties.
 
-    Raises:
-        InputError: The number of guesses is 0 or exceeds the number of scores.
+    Raises InputError if the number of guesses is 0 or exceeds the number of scores.
     """
     if not 1 <= guesses <= len(scores):
         raise InputError(f"expected from 1 to {len(scores)} guesses, at most one for each canary, found {guesses}")

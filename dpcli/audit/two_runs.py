@@ -33,8 +33,7 @@ COUNTED = "the test behind the counts was fixed before the counts were taken"
 def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
     """Audit the scores of many runs with a threshold that is chosen independently of the scores that test it.
 
-    Raises:
-        InputError: There are too few scores to choose a threshold and to test it.
+    Raises InputError if there are too few scores to choose a threshold and to test it.
     """
     significance = 1.0 - settings.confidence
     if settings.threshold is not None:

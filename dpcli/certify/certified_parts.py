@@ -36,7 +36,7 @@ from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixtureReplaced
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampling.schemes import FixedSize, Scheme
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure, StatedPure
+from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure, StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp, Zcdp
 
 MOST_PARTS = 40  # parts of different parameters; the checker integrates each by itself
@@ -517,22 +517,30 @@ def _mu_squared_of_vector(mechanism: Mechanism, line: BillLine, neighbours: Neig
 
 
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    """Convert randomised response, or a mechanism of which only epsilon, or epsilon and delta, are known."""
+    """Convert randomised response, or a mechanism of which only epsilon is known."""
     epsilon, assumed = _pure(line, mechanism.epsilon)
     part: Part = {"kind": "two-point", "epsilon": str(epsilon)}
     if isinstance(mechanism, RandomizedResponse):
         if mechanism.categories > 2:
             part["categories"] = mechanism.categories
         return part, (RESPONSE, *assumed)
-    if isinstance(mechanism, Approx):
-        part["delta"] = str(_at_least(mechanism.delta))
     return part, (TWO_POINTS, *assumed)
+
+
+def _may_fail(mechanism: MayFail, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
+    """Convert a mechanism that reveals everything with some probability, and is free or known by its epsilon otherwise."""
+    part: Part = {"kind": "two-point", "epsilon": "0"}
+    assumed: tuple[str, ...] = (TWO_POINTS,)
+    if mechanism.rest != Free():
+        part, assumed = _stated(mechanism.rest, line, neighbours, dataset_size)
+    return {**part, "delta": str(_at_least(mechanism.delta))}, assumed
 
 
 # Mechanisms that `_sampled` refuses: a Gaussian on a sample has a type of its own, and nothing follows for a sample from a rho alone.
 NEVER_SAMPLED = (PoissonSampled, Gaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
-_STATED = (Pure, StatedPure, Approx, RandomizedResponse)
-MIRRORED = (*_STATED, DiscreteLaplace, DiscreteGaussian)  # their pairs are their own mirror images, as REPLACED_ATOMS needs
+_STATED = (Pure, StatedPure, RandomizedResponse)
+# Mechanisms whose pairs are their own mirror images, as REPLACED_ATOMS needs.
+MIRRORED = (*_STATED, MayFail, DiscreteLaplace, DiscreteGaussian)
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,
     SampledGaussian: _sampled_gaussian,
@@ -546,6 +554,7 @@ CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     StatedZcdp: _rho,
     DiscreteGaussianVector: _rho,
     DiscreteGaussian: _discrete_gaussian,
+    MayFail: _may_fail,
     PoissonSampled: _sampled,
     PoissonReplaced: _sampled,
     **dict.fromkeys(_STATED, _stated),

@@ -62,7 +62,7 @@ def _squared_norm(spec: CorrelatedSpec) -> SquaredNorm | None:
 
 
 def _tree(spec: TreeSpec) -> SquaredNorm:
-    return SquaredNorm(Fraction(tree_squares(spec.iterations, spec.min_separation, spec.max_participations)))
+    return SquaredNorm(Fraction(tree_squares(spec.sizes, spec.min_separation, spec.max_participations)))
 
 
 def _banded(spec: BandedSpec) -> SquaredNorm:

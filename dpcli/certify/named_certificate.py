@@ -59,12 +59,12 @@ def digest_of(data: bytes) -> str:
 def read_certificate(path: str) -> tuple[Json, str]:
     """Return the JSON object in a file, and the digest of the file. Raises InputError if it holds no JSON object."""
     require("flint")
-    from dpcli.certify.checker import Unproved, once
+    from dpcli.certify.checker import Unproved, without_repeated_keys
 
     try:
         with open(path, "rb") as file:
             data = file.read()
-        value = json.loads(data.decode(), object_pairs_hook=once)
+        value = json.loads(data.decode(), object_pairs_hook=without_repeated_keys)
     except (OSError, RecursionError, Unproved, ValueError) as error:
         raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found {error}") from None
     if not isinstance(value, dict):

@@ -4,8 +4,4 @@ from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-PLUGIN = Plugin(
-    commands={
-        "certify": ("dpcli.certify.commands.certify:command", "Prove an epsilon, and check a proof."),
-    },
-)
+PLUGIN = Plugin(commands={"certify": ("dpcli.certify.commands.certify:command", "Prove an epsilon, and check a proof.")})

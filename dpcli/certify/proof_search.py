@@ -1,8 +1,7 @@
-"""Search for a proof that the checker can follow: where the contour lies, how far and how densely it is sampled, and on which panels.
+"""The search for the plan of a proof: where the contour lies, how far and how densely it is sampled, and on which panels.
 
-Everything here is floating point, and nothing of it is trusted: a bad plan proves nothing, and no plan proves anything false. The symbols
-and the numbered items are those of checker.py. Losses and epsilons are in nats, and names that begin with log_ are natural logarithms. No
-code is shared with the accountants, so that a mistake of theirs is not repeated here.
+The search works in floating point and is not trusted: a bad plan proves nothing, and no plan proves a false claim. Symbols and numbered
+items are those of checker.py. No code is shared with the accountants, so that their mistakes are not repeated here.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ Plan = dict[str, Any]  # what the checker reads: of a whole proof, or of one par
 LogMoment = Callable[[float], float]  # order z -> log M(z)
 LogDecay = Callable[[Array], tuple[Array, Array]]  # heights y -> log of a bound on |M(t + i y)| / M(t), and the cap that gives it
 
-SLACK = 1e-10  # least share of delta that a proof may lose, far less than the last printed digit of epsilon
+SLACK = 1e-10  # least share of delta by which a proof may err, far less than the last printed digit of epsilon
 MOST_SLACK = 1e-3  # largest such share; the search's estimates hold for small ones
-PART_OF_ROOM = 0.05  # share of the room between a bound and the accountants' number that each of several errors may take
-PAD_OF_ROOM = 0.5  # share of that room that the pad may take
-LOG_HALF = 0.7  # a little more than log 2, since the slack is divided between two losses
+PART_OF_ROOM = 0.05  # share of the distance between a bound and the accountants' number that each of several errors may take
+PAD_OF_ROOM = 0.5  # share of that distance that the pad may take
+LOG_HALF = 0.7  # a little more than log 2, since the slack is divided between two errors
 MARGIN = 1e-6  # by which a logarithm must be on the right side, to allow for rounding errors of the search
 MOST_FREQUENCIES = 150_000  # also of the nodes of an integral; far below what the checker refuses
 MOST_WORK = 8e7  # frequencies times nodes of the dearest proof that is tried, about 10 s
 CHEAP = 3e6  # work below which no cheaper plan is looked for
-PER_FREQUENCY = 60  # work of the checker for one frequency and part beside its nodes, in nodes
+PER_FREQUENCY = 60  # further work of the checker for one frequency and part, in nodes
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
 ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
 ELLIPSES = np.array([2.0, 3.0, 4.0, 6.0, 9.0])  # values of r that are tried for the ellipse around a panel (item 5)
@@ -49,8 +48,8 @@ GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral 
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
 LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
-LEAST_LEVEL = 0.05  # epsilon below which the levels above which runs are cut rise no slower
-LEAST_LINE = 1e-2  # least t, and least order for what is lost of big runs
+LEAST_LEVEL = 0.05  # the level at which runs are cut is above epsilon by a multiple of epsilon, or of this if epsilon is smaller
+LEAST_LINE = 1e-2  # least t, and least order v of item 6
 
 
 class NoPlan(Exception):
@@ -88,11 +87,11 @@ class Form:
 
     Attributes:
         count: Number of its runs.
-        lost: Mass of P at an infinite loss of one run.
+        infinite_mass: Mass of P at an infinite loss of one run.
         cut: The x beyond which a run is big (item 6); None if no run is.
     """
 
-    lost = 0.0
+    infinite_mass = 0.0
     cut: float | None = None
 
     def __init__(self, part: Json, direction: str) -> None:
@@ -148,7 +147,7 @@ class ClosedForm(Form):
 
 
 class RenyiForm(Form):
-    """A part that is known to be rho-zCDP alone. Chernoff's bound is all that is proved of it, so it has no ends and no decay."""
+    """A part of which only rho-zCDP is known. It allows Chernoff's bound only."""
 
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
@@ -171,11 +170,12 @@ class AtomicForm(Form):
         removed = direction == "remove"
         lost = float(Fraction(part.get("delta", 0)))
         replaced = part.get("relation", "add-remove") == "replace-one"
-        self.lost = lost if self.rate == 1.0 else self.rate * lost if removed or replaced else 0.0
+        if self.rate == 1.0 or removed or replaced:
+            self.infinite_mass = self.rate * lost
         pairs, log_lost = LOG_PAIRS[part["kind"]](part)
         if replaced:
             pairs = list(_sampled(pairs[len(pairs) - len(pairs) // 2 :], -math.inf, self.rate, True))
-            rest = math.log1p(-math.fsum(math.exp(log) for pair in pairs for log in pair) - self.lost)
+            rest = math.log1p(-math.fsum(math.exp(log) for pair in pairs for log in pair) - self.infinite_mass)
             pairs = [*((log_q, log_p) for log_p, log_q in pairs), (rest, rest), *pairs]
         elif self.rate < 1.0:
             pairs = list(_sampled(pairs, log_lost, self.rate, removed))
@@ -235,7 +235,7 @@ class SmoothForm(Form):
 
     Attributes:
         normal: Whether x is normal, for a mixture of Gaussians; else x is the loss without sampling, from -e0 to e0.
-        has_ends: Whether there are atoms at both ends, as Laplace noise has.
+        has_atoms: Whether there are atoms at both ends, as Laplace noise has.
         records: Largest number k of records in the sample.
         two_sided: Whether Q is the mirror image of a mixture P, since records are replaced.
         sides: 1; or -1 if P and Q are exchanged, since records are added; both for Laplace noise of a replaced record.
@@ -246,19 +246,21 @@ class SmoothForm(Form):
 
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
-        self.normal, self.has_ends = part["kind"] == "mixture", part["kind"] == "laplace"
+        self.normal, self.has_atoms = part["kind"] == "mixture", part["kind"] == "laplace"
         self.rate = float(Fraction(part["rate"]))
         self.records = int(part.get("records", 1))
         replaced = part.get("relation", "add-remove") == "replace-one"
-        self.two_sided, self.folded = replaced and self.normal, replaced and self.has_ends
-        self.sides = (1.0, -1.0) if self.folded else (-1.0,) if direction == "add" and not replaced else (1.0,)
+        self.two_sided, self.split_at_zero = replaced and self.normal, replaced and self.has_atoms
+        self.sides: tuple[float, ...] = (-1.0,) if direction == "add" and not replaced else (1.0,)
+        if self.split_at_zero:
+            self.sides = (1.0, -1.0)
         self.e0 = float(Fraction(part.get("epsilon", 0)))
         self.slope = math.sqrt(Fraction(part["mu_squared"])) if self.normal else 1.0
         k, q = self.records, self.rate
         j = np.arange(k + 1.0)
         log_rest = (k - j) * math.log1p(-q)
         self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
-        self.log_scale = float(self.log_m(np.array([-self.e0]))[0]) if self.folded else 0.0
+        self.log_scale = float(self.log_m(np.array([-self.e0]))[0]) if self.split_at_zero else 0.0
 
     def with_cut(self, cut: float) -> SmoothForm:
         """Return the part with runs that are big if x > cut."""
@@ -289,7 +291,7 @@ class SmoothForm(Form):
         """Return the log density of x without sampling, under Q."""
         if self.normal:
             return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
-        if self.has_ends:
+        if self.has_atoms:
             return -0.5 * (x + self.e0) - math.log(4.0)
         return 0.5 * (self.e0 - x) - math.log(2.0 * math.expm1(self.e0))
 
@@ -338,8 +340,8 @@ class SmoothForm(Form):
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
         log_weights = np.log((half * weights).ravel())
         log_terms = [log_weights + self.log_f(x, z, side) for side in self.sides]
-        if self.has_ends:
-            ends = np.array([-self.e0, self.e0])[1 if self.folded else 0 :]
+        if self.has_atoms:
+            ends = np.array([-self.e0, self.e0])[1 if self.split_at_zero else 0 :]
             log_mass = np.where(ends < 0.0, 0.0, -self.e0) - math.log(2.0)
             log_terms += [log_mass + self.log_f(ends, z, side) - self.log_base(ends) for side in self.sides]
         return float(log_sum(np.concatenate(log_terms)))
@@ -426,21 +428,21 @@ class SmoothForm(Form):
         r: of the ellipses, one for each panel. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
         """
         d, middle = 0.5 * (right - left), 0.5 * (right + left)
-        wide, height = d * (r + 1.0 / r) / 2.0, d * (r - 1.0 / r) / 2.0
+        half_width, height = d * (r + 1.0 / r) / 2.0, d * (r - 1.0 / r) / 2.0
         turn = self.records * self.slope * height
         small = turn < MOST_TURN
         turn = np.minimum(turn, MOST_TURN)
-        first, last = middle - wide, middle + wide
-        inside = np.where((first < 0) & (last > 0), 0.0, np.where(first > 0, first, last)) if self.normal else first
+        first, last = middle - half_width, middle + half_width
+        peak = np.where((first < 0) & (last > 0), 0.0, np.where(first > 0, first, last)) if self.normal else first
         a, b = self.powers(at.z, side)
-        log_size = self.log_base(inside) + (0.5 * height * height if self.normal else (1.0 - a) * self.log_scale)
-        log_squeeze: Array = np.log(np.cos(0.5 * turn))
+        log_size = self.log_base(peak) + (0.5 * height * height if self.normal else (1.0 - a) * self.log_scale)
+        log_cosine: Array = np.log(np.cos(0.5 * turn))
         angle: Array = 0.0
-        for power, near, far in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
-            log_size = log_size + (power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + log_squeeze))
+        for power, smallest, largest in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
+            log_size = log_size + (power * self.log_m(largest) if power >= 0 else power * (self.log_m(smallest) + log_cosine))
             with np.errstate(over="ignore"):
-                share = np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn)
-            angle = angle + np.minimum(share, turn)
+                sine_bound = np.expm1(np.minimum(self.log_m(largest) - self.log_weights[0], 700.0)) * np.sin(turn)
+            angle = angle + np.minimum(sine_bound, turn)
         log_error = log_size + at.y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * np.log(r)
         return np.where(small & (d > 0), log_error, np.inf)
 
@@ -496,9 +498,9 @@ def minimum(function: Callable[[float], float], low: float, high: float, steps: 
     return math.exp(0.5 * (a + b))
 
 
-def room_beside_lost(forms: Sequence[Form], delta: float) -> float:
-    """Return what is left of delta beside the masses at infinite losses; at most 0 if nothing is."""
-    return delta + math.expm1(math.fsum(form.count * math.log1p(-form.lost) for form in forms))
+def delta_left(forms: Sequence[Form], delta: float) -> float:
+    """Return `delta` less the mass at infinite losses of all runs; 0 or less if nothing is left."""
+    return delta + math.expm1(math.fsum(form.count * math.log1p(-form.infinite_mass) for form in forms))
 
 
 def log_chernoff(log_moment: LogMoment, s: float, epsilon: float) -> float:
@@ -520,7 +522,7 @@ def chernoff(forms: Sequence[Form], epsilon: float, log_room: float) -> Plan | N
 def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> float:
     """Return about the smallest epsilon that Chernoff's bound proves at `delta`; inf if it proves none."""
     forms = forms_of(parts, direction)
-    room = room_beside_lost(forms, delta)
+    room = delta_left(forms, delta)
     if room <= 0.0:
         return math.inf
     log_room = math.log(room) - 1e-5  # more than MARGIN below, so that `chernoff` finds a proof at this epsilon
@@ -533,10 +535,9 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
 
 
 class Room(NamedTuple):
-    """The share of delta that a proof may lose.
+    """The share of delta by which a proof may err.
 
-    log_delta: log of the delta to prove beside infinite losses.
-    share: the share of it between the bound and what the accountants say.
+    log_delta: log of the delta to prove, without infinite losses. share: the relative distance between it and the accountants' number.
     pad: share of the usual pad.
     """
 
@@ -546,7 +547,7 @@ class Room(NamedTuple):
 
     @property
     def log_slack(self) -> float:
-        """Log of what each of several errors may come to."""
+        """Log of a bound on each of several errors."""
         return self.log_delta + math.log(min(max(PART_OF_ROOM * self.share, SLACK), MOST_SLACK))
 
     def without_share(self) -> Room:
@@ -572,11 +573,11 @@ def contour(forms: Sequence[Form], epsilon: float, room: Room, upper: bool, jump
         return log_moment(t) - t * epsilon - math.log(t) - math.log1p(t)
 
     saddle = minimum(log_g, LEAST_LINE, MOST_ORDER)
-    ways = [(0.0, room.without_share())]
+    pads = [(0.0, room.without_share())]
     if room.share > 0.0:  # item 7: a pad m^2 raises delta by about the share m^2 t (t+1) / 2
-        ways.append((rounded(2.0 * PAD_OF_ROOM * room.pad * room.share / (saddle * (saddle + 1.0))), room))
+        pads.append((rounded(2.0 * PAD_OF_ROOM * room.pad * room.share / (saddle * (saddle + 1.0))), room))
     plans, reasons = [], []
-    for pad, allowed in ways:
+    for pad, allowed in pads:
         for factor in FACTORS[:1] if jump_order is None else FACTORS:
             try:
                 plans.append(
@@ -671,17 +672,16 @@ def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack
 
 
 def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[Form], float] | None:
-    """Return the parts cut where the loss of one run exceeds a level above epsilon, and the order v for what is lost of big runs.
+    """Return the parts cut where the loss of one run exceeds a level above epsilon, and the order v for the error of big runs.
 
-    The level is the lowest of those tried at which no more is lost than is allowed. Return None if no loss exceeds a level,
-    or if too much is lost at every level.
+    The level is the lowest of those tried whose error is allowed. Return None if no loss exceeds a level, or if every error is too large.
     """
     for extra in np.geomspace(0.02, 3.0, 24):
         cut = [_cut_above(form, epsilon + max(epsilon, LEAST_LEVEL) * extra) for form in forms]
         if all(form.cut is None for form in cut):
             return None
-        order = minimum(partial(log_jump_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
-        if log_jump_error(cut, epsilon, order) <= room.log_slack - LOG_HALF:
+        order = minimum(partial(log_big_run_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
+        if log_big_run_error(cut, epsilon, order) <= room.log_slack - LOG_HALF:
             return cut, rounded(order, 8)
     return None
 
@@ -696,7 +696,7 @@ def _cut_above(form: Form, level: float) -> Form:
     return form
 
 
-def log_jump_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
+def log_big_run_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
     """Return log of the error of item 6 at the order v."""
     log_none, log_growth = 0.0, 0.0  # logs of PROD N_i^{n_i}, and of PROD (1 + R_i / N_i)^{n_i} to first order
     for form in forms:
@@ -711,7 +711,9 @@ def log_jump_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
                 else float(log_ndtr(-form.cut))
             )
             log_growth += form.count * math.exp(min(log_q - v * float(form.loss(np.array([form.cut]), 1.0)[0]) - log_n, 700.0))
-    log_excess = math.log(math.expm1(log_growth)) if 0.0 < log_growth < 700.0 else (log_growth if log_growth else -math.inf)
+    if log_growth == 0.0:
+        return -math.inf
+    log_excess = math.log(math.expm1(log_growth)) if log_growth < 700.0 else log_growth
     return (1.0 + v) * epsilon + log_none + log_excess
 
 
@@ -752,7 +754,7 @@ def _find_plan(
     if delta == 0.0:
         return {"method": "pure", "bits": 128}
     forms = forms_of(parts, direction)
-    room = room_beside_lost(forms, delta)
+    room = delta_left(forms, delta)
     if room <= 0.0:
         raise NoPlan("the stated deltas add up to more")
     log_room = math.log(room)
@@ -766,25 +768,25 @@ def _find_plan(
     if upper and (plan := chernoff(forms, epsilon, log_room)) is not None:
         return plan
     if any(isinstance(form, RenyiForm) for form in forms):
-        raise NoPlan("what is known by its rho alone has no sharper proof than Chernoff's")
+        raise NoPlan("a part with rho alone has no sharper proof than Chernoff's bound")
     if isinstance(alone, AtomicForm):
         if len(alone.atoms) == 2:
             return {"method": "sum", "bits": bits}
         if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
             return {"method": "lattice", "bits": bits}
     share = 0.0 if known is None else -math.expm1(-abs(_log_gap(forms, epsilon, delta, known)))
-    return _contour_perhaps_cut(forms, epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper)
+    return _contour_plan(forms, epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper)
 
 
 def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[float, float]) -> float:
-    """Return about the log of `delta` over the true delta at `epsilon`: that falls by the saddle point's order from what is known."""
+    """Return about the log of `delta` over the true delta at `epsilon`, extrapolated from what is known by the saddle point's order."""
     log_moment = log_moment_of(forms)
     t = minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, 25)
     return math.log(delta / max(known[1], 1e-300)) + t * (epsilon - known[0])
 
 
-def _contour_perhaps_cut(forms: Sequence[Form], epsilon: float, room: Room, upper: bool) -> Plan:
-    """Return the plan of a proof by the contour, or by the contour of cut parts if that is cheaper. Raises NoPlan."""
+def _contour_plan(forms: Sequence[Form], epsilon: float, room: Room, upper: bool) -> Plan:
+    """Return the plan of a proof by the contour of all parts, or of cut parts if that is cheaper. Raises NoPlan."""
     plans = []
     try:
         plans.append(contour(forms, epsilon, room, upper))

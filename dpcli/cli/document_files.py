@@ -28,7 +28,6 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
     """Write pieces to a file.
 
     Args:
-        path: Path of the file.
         pieces: The content. Texts are written as UTF-8.
         append: Whether to add the content to the end of the file. Otherwise the file is replaced.
         inputs: Texts that may name input files, which must not be replaced; None for the arguments of the running command.
@@ -70,7 +69,7 @@ def pieces_of(document: Document, name: str, settings: Settings | None) -> Itera
 
 
 def render(document: Document, name: str, settings: Settings | None) -> str:
-    """Return the document in a format as text. settings: the global options for output to a terminal; None for a file, without color."""
+    """Return the document in a format as text. `settings` are the global options; None for a file, which has no color."""
     renderer: Callable[..., str] = load(FORMATS[name])
     return renderer(document, **_layout(name, settings))
 
@@ -91,9 +90,9 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
 
 
 def wants_color(choice: str) -> bool:
-    """Return whether to use color. choice: value of --color.
+    """Return whether to use color, given the value of --color.
 
-    Unless it is "auto", it decides. Then NO_COLOR decides, then FORCE_COLOR, and then whether standard output is a terminal with colors.
+    If it is "auto", the first of these decides: NO_COLOR, FORCE_COLOR, and whether standard output is a terminal with colors.
     """
     if choice != "auto":
         return choice == "always"

@@ -34,9 +34,7 @@ def report_error(
     A report that cannot be written is skipped without a message, because the first error is the one to show.
 
     Args:
-        error: The error.
         invocation: The command as the user typed it, and its first file.
-        format_: The printed format.
         outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
         outlives_errors: Whether the error replaces only reports in formats that CI systems evaluate.
         inputs: As in `write_each`.
@@ -65,7 +63,6 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
     """Return the document of an error, with the exit code that `dpcli.cli.main` gives it.
 
     Args:
-        error: The error.
         words: The command as the user typed it.
         path: First file of the command; "" if there is none.
     """

@@ -141,7 +141,6 @@ def _strict_parser(make: Callable[[click.Context], Any], context: click.Context)
 
     Args:
         make: The method `make_parser` of the command.
-        context: The context of the command.
     """
     parser = make(context)
     options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}

@@ -36,7 +36,6 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
 
     Args:
         path: Path of the file; None for standard output.
-        text: The text.
         data: Content of the file if it differs from `text`.
         then: End of the line that is printed.
 

@@ -102,7 +102,7 @@ def _checked_new_path(_context: click.Context, _option: click.Parameter, path: s
 
 
 def write_option(what: str) -> Callable[..., Any]:
-    """Return the option --write PATH. what: completes its help."""
+    """Return the option --write PATH. `what` completes its help."""
     return click.option(
         "--write", metavar="PATH", callback=_checked_new_path, help=f"Also write {what} to PATH, which must not exist."
     )
@@ -277,7 +277,7 @@ def _invocation() -> tuple[str, str]:
 
 
 def adjacency_option(what: str) -> Callable[..., Any]:
-    """Return the option --adjacency. what: completes its help."""
+    """Return the option --adjacency. `what` completes its help."""
     return click.option(
         "--adjacency", type=click.Choice(["add-remove", "replace-one", "zero-out"]), help=f"Neighbouring relation {what}."
     )
@@ -354,8 +354,6 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     Alerts go to standard error, and so does the reason of an exit code other than 0. With -q the document is printed without its notes.
 
     Args:
-        document: The document.
-        format_: The printed format.
         outputs: The files as FORMAT=PATH.
 
     Raises:

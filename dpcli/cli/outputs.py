@@ -113,7 +113,6 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
     """Raise InputError if an output would replace an input, a file of a run in an input, or a file that an input names.
 
     Args:
-        path: Path of the output.
         texts: Texts that may be paths of inputs.
     """
     for text in texts:

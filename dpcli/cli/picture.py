@@ -28,7 +28,6 @@ def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
     """Print a chart, or write it to files. All formats are rendered before the first file is written.
 
     Args:
-        chart: The chart.
         format_: Value of -f; None if it is not given.
         outputs: Values of -o. If there are none, the chart is printed.
 
@@ -85,8 +84,6 @@ def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> 
     """Return the chart in a format, as bytes if the format is binary.
 
     Args:
-        chart: The chart.
-        name: Name of the format.
         width: Width in characters, for the terminal.
         color: Whether to use color, for the terminal.
         encoding: Encoding of the terminal.

@@ -33,7 +33,7 @@ MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 # Meaning of the values of sqlite3.threadsafety.
 THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
 
-DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # extras that no command needs
+DEVELOPER_EXTRAS = frozenset({"bench", "docs", "test", "test-core"})  # extras that no command needs
 COMPARISONS = {
     ">=": operator.ge,
     "<=": operator.le,

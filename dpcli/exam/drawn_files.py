@@ -23,13 +23,7 @@ from dpcli.file.keys.words import OneOf
 
 TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other
 # Least and largest exponent of ten of the numbers in one file. One pair is chosen for each file.
-SCALES = (
-    (-1.0, 1.0),
-    (-3.0, 3.0),
-    (-3.0, 3.0),
-    (-12.0, 12.0),
-    (-300.0, 300.0),
-)
+SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))
 COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file
 
 Document = dict[str, Any]
@@ -98,6 +92,8 @@ class Drawing:
                 numbers = sorted(self.number(rule) for _ in range(length))
                 are_shares = rule is not None and not rule.holds(2.0)
                 return [x / sum(numbers) for x in numbers] if are_shares else numbers
+            case Listed(WholeNumber()):
+                return [self.count_of(rule, 18) for _ in range(length)]
             case Listed():
                 return self.random.sample(names, min(length, len(names))) or None
             case _:

@@ -218,13 +218,9 @@ def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
     return {"type": "approx-dp", "epsilon": epsilon, "delta": delta, "stated_for": "unit"}
 
 
-def zcdp_entry(rho: float, delta: float, budget: ForeignTable) -> dict[str, Any]:
-    """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for approximate zCDP, which has delta > 0."""
-    if delta != 0.0:
-        raise budget.refused(
-            f"expected zCDP without a delta, found delta = {delta:g}: a pipeline file cannot state approximate zCDP"
-        )
-    return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
+def zcdp_entry(rho: float, delta: float = 0.0) -> dict[str, Any]:
+    """Return the keys of an entry that is rho-zCDP for the unit, or delta-approximate rho-zCDP if delta is not 0."""
+    return {"type": "zcdp", "rho": rho, **({"delta": delta} if delta != 0.0 else {}), "stated_for": "unit"}
 
 
 def carried_tables(

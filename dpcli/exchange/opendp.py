@@ -115,7 +115,7 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
     fields = _loss_with_delta(call, loss) if approximate else {"loss": loss, "delta": 0.0}
     values = ForeignTable(call.name, fields)
     value, delta = values.number("loss"), values.number("delta")
-    return dp_entry(value, delta) if name == "max_divergence" else zcdp_entry(value, delta, call)
+    return dp_entry(value, delta) if name == "max_divergence" else zcdp_entry(value, delta)
 
 
 def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:

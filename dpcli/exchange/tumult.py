@@ -79,7 +79,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
     """Return the keys of the entry that states a budget."""
     if name == "RhoZCDPBudget":
-        return zcdp_entry(budget.number("rho"), 0.0, budget)
+        return zcdp_entry(budget.number("rho"))
     return dp_entry(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)
 
 
@@ -167,6 +167,10 @@ def _budget_problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield f"it is sampled ({entry.sampling.scheme}), but a Session reads all rows"
     if entry.partition is not None or entry.sample is not None:
         yield "it names a partition or a sample, but a Session has neither"
+    budget = BUDGET_OF[entry.type]
+    for key in ("xi", "delta"):
+        if getattr(spec, key, None) and key not in BUDGETS[budget]:
+            yield f"it states {key} = {getattr(spec, key)!r}, which {budget} cannot state"
     if getattr(spec, "adjacency", None) not in (None, pipeline.privacy.adjacency):
         yield f"its guarantee is stated under {spec.adjacency.value}"
     if spec.stated_for == "record" and (pipeline.privacy.max_contributions or 1) > 1:

@@ -15,7 +15,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
 from dpcli.document.formats.troff import ManualSection, unset
 from dpcli.explain.lists import GENERATED, WIDTH, filled, hanging, module_words
-from dpcli.explain.topics import SYMBOLS, TERMS, TOPICS, Topic, topic
+from dpcli.explain.topics import DEFINITIONS, SYMBOLS, TERMS, TOPICS, Topic, topic
 from dpcli.file.keys.annotations import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of
 from dpcli.file.pipeline.section import TablePlace
@@ -88,7 +88,7 @@ def _similar_words(key: str) -> list[str]:
 def words() -> list[str]:
     """Return all words that can be explained, except rules and keys."""
     listed = chain.from_iterable(table for _, table in LISTED.values())
-    return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *COMPUTED, *TOPICS, *listed)))
+    return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *DEFINITIONS, *COMPUTED, *TOPICS, *listed)))
 
 
 def picture(name: str) -> Chart | None:
@@ -155,8 +155,9 @@ def _texts(word: str) -> Iterator[str]:
         yield _accountant_text(word)
     if word in SELECTING:
         yield _word_text(word)
-    if word in TERMS:
-        yield f"{word}\n\n{filled(TERMS[word])}"
+    for terms in (TERMS, DEFINITIONS):
+        if word in terms:
+            yield f"{word}\n\n{filled(terms[word])}"
     if word in COMPUTED:
         yield load(COMPUTED[word])()
     if word in TOPICS:

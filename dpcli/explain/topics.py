@@ -80,6 +80,7 @@ def _paragraph(block: str) -> str:
 WRITTEN = (
     "tutorial",
     "accountants",
+    "definitions",
     "certify",
     "training",
     "federated",
@@ -115,6 +116,7 @@ def _items(text: str) -> dict[str, str]:
 
 _terms_text, _, _symbols_text = source("glossary").partition("\n## symbols\n")
 TERMS = _items(_terms_text)  # the terms of differential privacy as dpcli uses them
+DEFINITIONS = _items(source("definitions"))  # other definitions of privacy
 SYMBOLS = _items(_symbols_text)  # the symbols of papers, and the term that explains each
 
 

@@ -28,7 +28,7 @@ from dpcli.git.past_files import PastFile, files_at
 from dpcli.git.work_trees import work_tree
 
 # The terms in the JSON of an earlier gate that are numbers, with the condition that each number must meet. `_checked_terms` checks
-# "budget.rho" on its own, as this key may be absent.
+# "budget.rho" on its own, because this key may be absent.
 CHECKED_TERMS = {
     "budget.epsilon": POSITIVE,
     "gate.max_increase": NON_NEGATIVE,
@@ -37,7 +37,7 @@ CHECKED_TERMS = {
     "privacy.delta": DELTA,
 }
 
-Capped = Callable[[str, Pipeline], Pipeline]  # returns the pipeline at a path with the caps in force
+Capped = Callable[[str, Pipeline], Pipeline]  # function that returns the pipeline at a path with the caps in force
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,7 @@ def waiver_data(waiver: Waiver) -> dict[str, Any]:
 
 
 def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
-    """Return the part of a gate's JSON with which a later gate compares (`bases_from`).
-
-    Args:
-        pipeline: The pipeline with its own caps.
-        capped: The pipeline with the caps in force.
-    """
+    """Return the part of a gate's JSON with which a later gate compares (`bases_from`). `capped` has the caps in force."""
     return {
         "statement": statement_of(capped),
         "terms": terms_of(pipeline),
@@ -69,9 +64,9 @@ def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
 
 
 def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
-    """Return the changes from the base to a pipeline file with the content `data`, each with its cost if it alone were made to the base.
+    """Return the changes from the base to a file with the content `data`, each with its cost if it alone were made to the base.
 
-    If the base is from the JSON of an earlier gate, the result is empty, as the JSON does not contain the text of the file.
+    The result is empty if the base is from the JSON of an earlier gate, which does not contain the text of the file.
     """
     if base.account is None or base.data is None:
         return ()
@@ -80,11 +75,6 @@ def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
 
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | UnreadableBase | None]:
     """Return the base of each file by its path, which is the version at the git revision `ref`; None for a new file.
-
-    Args:
-        ref: The git revision.
-        paths: The paths of the current files.
-        cap: A function that returns the pipeline at a path with the caps in force.
 
     Raises:
         InputError: `ref` is not a revision, a path is standard input, an earlier version is a Git LFS pointer, or its account cannot be
@@ -133,7 +123,7 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
     """Return the base of each file by its path, from the JSON of an earlier `dpcli gate -f json`; None for a file without an entry.
 
     Two paths name the same file if their real paths are equal. A relative path in the JSON may be relative to the working directory or to
-    the root of the repository around it. Numbers are checked, as the verdict depends on them.
+    the root of the repository around it.
 
     Raises:
         InputError: The JSON does not exist, cannot be read or has another form. Or one of `paths` has an entry without an account, or two

@@ -1,4 +1,4 @@
-"""The costliest changes in a file that fails, their places in the file, and a value of one key with which the file would pass."""
+"""The explanation of a failed cap: the changes that cost most, their places in the file, and values with which the file would pass."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
     """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`.
 
-    Each value alone meets every target. The mechanism with the costliest change is tried first, and then the mechanisms that run most
-    often, up to `MOST` mechanisms. The result is "" if no such value exists in these mechanisms.
+    Each value alone meets every target. Up to `MOST` mechanisms are tried: those with the costliest changes, and then those that run most
+    often. The result is "" if no value of them meets the targets.
     """
     from dpcli.file.pipeline.series import written_name
 
     changed_paths = [change.change.edits[0].path for change in raising_changes(changes)]
     changed = {path[1] for path in changed_paths if path[0] == "mechanism"}
-    # The mechanisms of queries come last in a pipeline. They are left out, as a query has no key for its noise.
+    # The mechanisms of queries, which come last in a pipeline, are left out: a query has no key for its noise.
     mechanisms = result.pipeline.mechanisms
     stated = mechanisms[: len(mechanisms) - len(result.pipeline.queries)]
     charges = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in stated]

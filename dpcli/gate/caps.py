@@ -61,7 +61,6 @@ class BindingCap:
     """A cap that no other cap implies.
 
     Attributes:
-        cap: The cap.
         looser: The looser caps that it implies.
         alone: Whether no other cap is stated.
     """

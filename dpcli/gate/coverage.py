@@ -1,11 +1,10 @@
 """Verdicts on files that were not given to the gate, so that a change cannot escape review by leaving a file out.
 
-* `removed_pipelines`: pipelines of the base revision that were deleted, or moved to a file that is not judged.
-* `missed_pipelines`: other pipelines that differ from the base revision.
-* `changed_workflows`: CI workflows that differ and call dpcli.
+They are pipelines that were deleted or moved (`removed_pipelines`), other pipelines that differ from the base (`missed_pipelines`), and
+workflows that call dpcli (`changed_workflows`). The files that were given to the gate are called judged.
 
-A judged file is one that was given to the gate. `top` is the root of the repository under review, which may contain submodules. A `name` is
-a path relative to `top`, and a `place` is an absolute path.
+`top` is the root of the repository under review, which may contain submodules. A `name` is a path relative to `top`, and a `place` is an
+absolute path.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|
 
 
 class OtherParts(NamedTuple):
-    """A file that is not judged, with the parts of its content. Removed files are compared with these parts to recognise a move."""
+    """A file that is not judged, with the parts of its content, by which it is recognised as a moved pipeline."""
 
     place: str
     parts: frozenset[Hashable]
@@ -60,9 +59,8 @@ def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[st
     Yield a warning for each pipeline that was deleted or is no longer a pipeline, and for each submodule that was removed.
 
     Args:
-        ref: The git revision of the base.
         paths: The judged files. If there are none, the repository around the working directory is under review.
-        earlier_names: The names that judged files had at the base, if they were renamed.
+        earlier_names: The names that renamed judged files had at the base.
 
     Raises:
         InputError: Git does not know the revision, or the clone lacks a commit of a submodule or the content of a removed file.
@@ -86,7 +84,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[st
 
 
 def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
-    """Return a verdict on a file without an account. path: the path as it is shown. name, text: the name and the text of its condition."""
+    """Return a verdict on a file without an account, by one condition with this name and text."""
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
@@ -125,10 +123,7 @@ def _unjudged_files(folder: str, tree: str, judged_places: frozenset[str]) -> It
 def _verdicts_of_removed(
     name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
-    """Yield a failure if a removed pipeline was moved to one of `others`. If not, yield a warning, unless `has_verdict`.
-
-    has_verdict: whether there is another verdict on the same path.
-    """
+    """Yield a failure if a removed pipeline was moved to one of `others`, or else a warning, unless the path has another verdict."""
     parts, place = parts_of(data), os.path.join(top, name)
     share, similar_place = max(((kept_share(parts, other.parts), other.place) for other in others), default=(0.0, ""))
     subject = f"{escaped_path(name)}, a pipeline at {ref}"
@@ -148,7 +143,6 @@ def missed_pipelines(ref: str, paths: Sequence[str], places_with_verdict: frozen
     Yield another one for each submodule that differs but is not checked out.
 
     Args:
-        ref: The git revision of the base.
         paths: The judged files. If there are none, the repository around the working directory is under review.
         places_with_verdict: The real paths of other files that already have a verdict.
 
@@ -170,24 +164,22 @@ def missed_pipelines(ref: str, paths: Sequence[str], places_with_verdict: frozen
 
 
 def _changed_paths(files: Sequence[OtherFile], touched: Mapping[str, TouchedFile]) -> list[str]:
-    """Return the paths of the touched files whose content has changed. A file is left out if only its mode has changed.
+    """Return the paths of the touched files whose content has changed, and not only their mode.
 
-    touched: the touched files by their real paths.
+    Args:
+        touched: The touched files by their real paths.
     """
-    candidates: list[tuple[OtherFile, TouchedFile]] = []
+    pairs = [(file, touched[os.path.realpath(file.path)]) for file in files if os.path.realpath(file.path) in touched]
     names: dict[tuple[str, str], list[str]] = {}  # by repository and its commit at the revision
-    for file in files:
-        touched_file = touched.get(os.path.realpath(file.path))
-        if touched_file is not None:
-            candidates.append((file, touched_file))
-            if touched_file.tree is not None:
-                names.setdefault((touched_file.folder, touched_file.tree), []).append(touched_file.name)
+    for _, at_base in pairs:
+        if at_base.tree is not None:
+            names.setdefault((at_base.folder, at_base.tree), []).append(at_base.name)
     old_contents = {(folder, tree): contents_in(folder, tree, paths) for (folder, tree), paths in names.items()}
-
-    def has_changed(file: OtherFile, at_base: TouchedFile) -> bool:
-        return at_base.tree is None or old_contents[at_base.folder, at_base.tree][at_base.name] != file.data
-
-    return list(dict.fromkeys(file.path for file, at_base in candidates if has_changed(file, at_base)))
+    changed: dict[str, None] = {}
+    for file, at_base in pairs:
+        if at_base.tree is None or old_contents[at_base.folder, at_base.tree][at_base.name] != file.data:
+            changed[file.path] = None
+    return list(changed)
 
 
 def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:

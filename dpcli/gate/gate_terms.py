@@ -1,4 +1,4 @@
-"""The terms of a gate, which come from flags and the policy, and the verdict of a ledger on whether the files fit in its budget."""
+"""The terms by which the gate judges all files, from flags and the policy, and the verdict of a ledger on the room for their runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class GateTerms:
 
     Attributes:
         caps, horizon: The caps and the horizon that flags state.
-        policy: The policy.
         as_of: The day on which the expiry of waivers is judged.
         base_ref, baseline: The git revision, or the JSON of an earlier gate, to compare with. At most one of them is stated.
         ledger, dataset: The ledger and its dataset. The ledger judges whether the runs of the files still fit.
@@ -173,7 +172,6 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
     A file that cannot be read gets no verdict here. Without a ledger there are no verdicts.
 
     Args:
-        paths: The files.
         url: Path or URL of the ledger; None if there is none.
         dataset: The dataset of the ledger; None for its only dataset.
         horizon: The horizon of flags or policy. If a file states a horizon too, the horizon with more runs counts.
@@ -195,7 +193,7 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
 
 
 def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
-    """Return a condition for each pipeline, namely that the runs of all pipelines together fit in the remaining budget of the ledger."""
+    """Return a condition for each pipeline: the runs of all pipelines together must fit in the remaining budget of the ledger."""
     if not runs:
         return ()
     from dpcli.ledger.planning.quote import quotes

@@ -17,15 +17,9 @@ from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
 from dpcli.gate.blame import costliest_changes, place_of, remedy
 from dpcli.gate.caps import Outside, loosened_caps
-from dpcli.gate.claims import (
-    claim_warnings,
-    moved_data_warnings,
-    other_data_warnings,
-    restatements,
-    shared_source_warnings,
-    sources,
-)
+from dpcli.gate.claims import claim_warnings, restatements
 from dpcli.gate.gate_terms import GateTerms, room
+from dpcli.gate.input_data import moved_data_warnings, other_data_warnings, shared_source_warnings, sources
 from dpcli.gate.policy import empty_sums, policy_that_applies, unmatched_rules
 from dpcli.gate.requirements import caps_in_force, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedSum, first_finding
@@ -42,8 +36,6 @@ class OpenedFile:
     """A file that was read as a pipeline.
 
     Attributes:
-        path: Path of the file.
-        data: Content of the file.
         written: The pipeline as the file states it, with its own caps.
         pipeline: The pipeline with the caps in force.
         outside: The caps of flags and policy.
@@ -64,8 +56,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     If no file is named, every pipeline that differs from the base revision is judged. If a folder is named, all pipelines in it are judged.
     A folder without pipelines does not pass, unless the base had pipelines in it. An invalid file gets a verdict, and the gate continues.
 
-    Raises:
-        InputError: Neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
+    Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
     expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
@@ -106,7 +97,7 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
 
 
 def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], terms: GateTerms) -> Iterator[str]:
-    """Return the touched files that belong to a capped sum, other than the files that the gate was asked to judge (`expanded`)."""
+    """Return the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`)."""
     from dpcli.gate.repository import datasets_of, touched_members
 
     datasets = [name for caps in terms.policy.together for name in caps.datasets]
@@ -182,27 +173,24 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         return Judged(path, None, (unreadable,), (*diagnostics, *error.diagnostics))
     except InputError as error:
         # A failed lint rule explains the refusal better than the accountant does. Without an epsilon, waivers are not applied.
-        found_by_rules = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
-        rules = tuple(condition for condition in found_by_rules if condition.verdict == "fail")
-        # The condition is about all of the file. So it has no line, and the caller prints the path.
+        lint_conditions = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
+        failed_rules = tuple(condition for condition in lint_conditions if condition.verdict == "fail")
+        # The condition is about all of the file, so it has no line. The caller prints the path.
         unreadable = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
-        return Judged(path, None, rules or (unreadable,), diagnostics)
+        return Judged(path, None, failed_rules or (unreadable,), diagnostics)
     diagnostics = (*diagnostics, *large_epsilon(result, diagnostics))
     return _judge_account(OpenedFile(path, data, pipeline, capped, outside, diagnostics), result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
-    """Return the deltas at which a file is judged and that the file does not state, by their names in messages.
-
-    They are the deltas of flags and policy at which a cap in force applies, and the delta of the ledger.
-    """
+    """Return the deltas of flags, policy and ledger at which a file is judged, by their names in messages."""
     caps, ledger_condition = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
     decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
     return {**decisive, "the ledger's delta": None if ledger_condition is None else ledger_condition.delta}
 
 
 def _account_of_unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base if the file and its caps are unchanged, so that it is not computed again; else None."""
+    """Return the account of the base if the file and its caps are unchanged; None if the account must be computed."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)

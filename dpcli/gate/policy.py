@@ -33,7 +33,6 @@ Of the caps that flags, the policy and the file state, the tightest cap applies.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -55,11 +54,12 @@ from dpcli.file.toml.limits import escaped_path, read_bytes, title
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, tightest, with_defaults
+from dpcli.gate.path_patterns import matches, name_matches, names_of
 from dpcli.gate.verdicts import Condition, JudgedSum
 from dpcli.git.command import commit_of, present_files
 from dpcli.git.past_files import files_at, touched_paths
 from dpcli.git.source import read_source
-from dpcli.git.work_trees import folders_above, holds, roots, work_tree
+from dpcli.git.work_trees import work_tree
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
 
@@ -78,7 +78,7 @@ class PolicyRule(Caps):
     adjacency: Annotated[Adjacency | None, Key("only pipelines with this adjacency")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield a problem for a rule without selectors, as it would match every file, and for a rule without caps."""
+        """Yield a problem for a rule without selectors, because it would match every file, and for a rule without caps."""
         if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
             yield (), "files, unit or adjacency", "a rule for all files; state its caps at the top of the file"
         if all(getattr(self, field.name) is None for field in fields(Caps)):
@@ -106,10 +106,9 @@ class PolicyWaiver(Waiver):
     file: Annotated[str | None, Key("pattern of the files for which the waiver is valid; all files if absent")] = None
 
     def covers(self, path: str, policy: str) -> bool:
-        """Return whether the waiver is valid for a file. Its pattern must match every name of the file (`names_of`).
+        """Return whether the waiver is valid for the file at `path`: its pattern must match every name of the file.
 
         Args:
-            path: The path of the file.
             policy: The path of the policy file.
         """
         return self.file is None or all(name_matches(self.file, path, name) for name in names_of(path, policy))
@@ -170,11 +169,12 @@ class Policy(Caps):
         if the file has several names, the smallest value of each cap applies.
         """
         names = names_of(path, self.path) if self.rule else ("",)  # only rules depend on the names
-        caps = []
+        caps_by_name = []
         for name in names:
             rules = [rule for rule in self.rule if rule.applies_to(name, path, pipeline)]
-            caps.append(with_defaults(tightest(rules), self))
-        return replace(tightest(caps), allow_statement_change=all(level.allow_statement_change for level in caps))
+            caps_by_name.append(with_defaults(tightest(rules), self))
+        allowed = all(caps.allow_statement_change for caps in caps_by_name)
+        return replace(tightest(caps_by_name), allow_statement_change=allowed)
 
 
 NO_POLICY = Policy(waivers="files")  # used if the gate has no policy
@@ -242,12 +242,8 @@ def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, ...]]:
     """Return the policy that applies, and warnings if the policy has changed.
 
-    If the policy file is in a repository, its version at the base applies. So a change cannot loosen the policy by which it is judged. A
-    policy on standard input, at REVISION:PATH or outside of every repository applies as the caller gave it.
-
-    Args:
-        policy: The policy that was given to the gate.
-        ref: The git revision of the base; None if there is no base.
+    If the policy file is in a repository, its version at the base `ref` applies, so that a change cannot loosen the policy by which it is
+    judged. A policy on standard input, at REVISION:PATH or outside of every repository applies as the caller gave it.
 
     Raises:
         InputError: Git does not know the revision, or this version cannot read the policy at the base.
@@ -318,92 +314,3 @@ def _warning(text: str) -> Condition:
 
 def _change_warning(text: str) -> Condition:
     return Condition(POLICY_CHANGE, "warn", text, ())
-
-
-def matches(pattern: str, path: str, policy: str = "") -> bool:
-    """Return whether a pattern such as "ads/*.toml" of the policy file `policy` matches the file at `path`.
-
-    "*" and "?" match within one folder, and "**" matches across folders. Standard input matches only the pattern "**".
-
-    The pattern is relative to a root folder, which is the first of the following folders that contains the file:
-
-    * the root of the repository that contains the policy, where a repository inside it, such as a submodule, counts as a part of it;
-    * the root of the repository around the working directory;
-    * the root of the file's own repository;
-    * the working directory.
-    """
-    return any(name_matches(pattern, path, name) for name in names_of(path, policy))
-
-
-def names_of(path: str, policy: str = "") -> tuple[str, ...]:
-    """Return the names of a file, which are its paths relative to the root folder that `matches` describes.
-
-    They are the path with the links among its folders resolved, the path without a change, and the path with all links resolved. A file has
-    several names only if its path contains links.
-    """
-    if path == "-":
-        return (path,)
-    unresolved = os.path.abspath(path)
-    real = os.path.join(os.path.realpath(os.path.dirname(unresolved)), os.path.basename(unresolved))
-    root = next((top for top in roots(real, policy) if holds(top, real)), os.path.realpath(os.getcwd()))
-    places = (real, _under(root, unresolved), os.path.realpath(unresolved))
-    return tuple(dict.fromkeys(os.path.relpath(place, root) for place in places if place is not None))
-
-
-def _under(root: str, unresolved: str) -> str | None:
-    """Return the root joined with the part of a path below it, in which links are not resolved; None if the path is not below the root.
-
-    The part of the path above the root may contain links.
-    """
-    for above in folders_above(unresolved):
-        if os.path.realpath(above) == root:
-            return os.path.join(root, os.path.relpath(unresolved, above))
-    return None
-
-
-def name_matches(pattern: str, path: str, name: str) -> bool:
-    """Return whether a pattern matches the file at `path` by one of its names."""
-    if path == "-":
-        return pattern == "**"
-    if os.path.isabs(pattern):
-        return _matches_all(os.path.normpath(pattern), os.path.abspath(path))
-    return _matches_all(os.path.normpath(pattern), name)
-
-
-def _matches_all(pattern: str, path: str) -> bool:
-    """Return whether a pattern matches all of a path.
-
-    For each part of the pattern, the set of all positions at which its match can end is computed. As this needs no backtracking, the time
-    is bounded by the product of the two lengths.
-    """
-    ends = {0}
-    for part in re.findall(r"\*\*/|\*\*|\*|\?|.", pattern, re.DOTALL):
-        ends = _ends_after(part, path, ends)
-    return len(path) in ends
-
-
-def _ends_after(part: str, path: str, starts: set[int]) -> set[int]:
-    """Return the positions at which a match of one part of a pattern can end if it begins at one of `starts`."""
-    if not starts:
-        return starts
-    if part == "**":
-        return set(range(min(starts), len(path) + 1))
-    if part == "**/":
-        first = min((start for start in starts if path[start : start + 1] != "/"), default=len(path))
-        return starts | {index + 1 for index in range(first, len(path)) if path[index] == "/"}
-    if part == "*":
-        return _ends_within_folder(path, starts)
-    inside = [start for start in starts if start < len(path)]
-    if part == "?":
-        return {start + 1 for start in inside if path[start] != "/"}
-    return {start + 1 for start in inside if path[start] == part}
-
-
-def _ends_within_folder(path: str, starts: set[int]) -> set[int]:
-    """Return the start positions, and all later positions that are not separated from a start position by a "/"."""
-    ends, inside = set(starts), False
-    for index in range(min(starts), len(path)):
-        inside = (inside or index in starts) and path[index] != "/"
-        if inside:
-            ends.add(index + 1)
-    return ends

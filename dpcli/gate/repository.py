@@ -49,7 +49,6 @@ class OtherFile:
 
     Attributes:
         path: Path of the file, relative to the working directory.
-        data: Content of the file.
         tables: Its tables, which were not checked.
     """
 

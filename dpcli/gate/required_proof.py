@@ -13,7 +13,8 @@ from dpcli.gate.verdicts import Condition
 def proof_condition(result: Account, certificates: Sequence[str] = ()) -> Condition:
     """Return the verdict on a file's epsilon as it is printed: "unknown" if no proof of it was found, with the reason.
 
-    certificates: Paths of certificates, one of which must be the proof. Without any, a proof is searched for.
+    Args:
+        certificates: Paths of certificates, one of which must be the proof. Without any, a proof is searched for.
     """
     if certificates:
         return _named_proof_condition(result, certificates)

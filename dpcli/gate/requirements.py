@@ -1,7 +1,7 @@
 """The conditions that the gate checks for a file.
 
-Some conditions concern only the current file: its caps, its horizon, its lint findings and the policy. Other conditions compare the file
-with its base: its statement and the rise of its epsilon.
+Some concern the current file alone: its caps, its horizon, its lint findings and the policy. Others compare the file with its base: its
+statement, its terms and the rise of its epsilon.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class EpsilonAndDelta(NamedTuple):
 def caps_in_force(written: Pipeline, outside: Outside) -> CapsInForce:
     """Return the caps in force for a file, which come from the file itself, from flags and from the policy.
 
-    A cap on epsilon holds at the delta that is stated with it. If no delta is stated with it, it holds at the smallest delta that is stated
-    anywhere. A delta that is stated without an epsilon limits every cap, so that no cap holds at a larger delta.
+    A cap on epsilon holds at the delta that its source states, or else at the smallest delta of any source. A delta that is stated without
+    an epsilon limits every cap, so that no cap holds at a larger delta.
     """
     budget = written.budget or Budget()
     flags, policy = outside.flags, outside.policy
@@ -117,7 +117,6 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     The verdict is "unknown" if no accountant finds a finite bound. A waiver cannot cover a cap on rho.
 
     Args:
-        result: The account of the pipeline.
         caps: The caps in force with their sources, which messages name; None if all caps are the file's own.
     """
     assert result.budget is not None
@@ -168,8 +167,8 @@ def delta_condition(written: Pipeline, outside: Outside) -> Iterator[Condition]:
 def horizon_condition(result: Account, horizon: Horizon) -> Condition:
     """Return the condition that all runs of the horizon, composed at the delta of the budget, stay within the horizon's cap.
 
-    As the accountants compose the runs, the total is in general smaller than the number of runs times the epsilon of one run. The condition
-    does not cover runs that are chosen because of earlier results. Such runs need a privacy filter.
+    The accountants compose the runs, so the total is in general less than the sum of their epsilons. The condition does not cover runs that
+    are chosen because of earlier results. Such runs need a privacy filter.
     """
     try:
         total = _total(result, horizon.count)
@@ -187,10 +186,10 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
-    """Return the largest number of runs whose composition is within the horizon's cap, if all runs of the horizon exceed the cap."""
+    """Return the largest number of runs whose composition is within the horizon's cap. All runs of the horizon must exceed the cap."""
     fitting, exceeding = 0, horizon.count
     while exceeding - fitting > 1:
-        # Bisection, by the geometric mean while the ends are far apart, as a count may have eighteen digits.
+        # A count may have eighteen digits, so the bisection uses the geometric mean while the ends are far apart.
         lower = max(fitting, 1)
         middle = math.isqrt(lower * exceeding) if exceeding > FAR_APART * lower else (fitting + exceeding) // 2
         if _total(result, middle) <= horizon.epsilon:
@@ -262,8 +261,8 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
 def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     """Yield a condition for a file in a work tree that is a link to a file outside it.
 
-    A change under review does not show the content behind such a link. So the verdict is "fail" if the gate compares with a base
-    (`is_compared`), and "warn" otherwise.
+    A change under review does not show the content behind such a link. The verdict is "fail" if the gate compares with a base, and "warn"
+    otherwise.
     """
     stated = os.path.abspath(path)
     real, current = os.path.realpath(stated), work_tree(os.path.realpath(os.getcwd()))
@@ -278,11 +277,9 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
     """Return the condition on the rise of a file that has no readable version at the base.
 
-    It is a warning if a limit on the rise exists, as the limit cannot be applied.
+    It is a warning if there is a limit on the rise, which cannot be applied.
 
     Args:
-        result: The account of the current file.
-        outside: The caps of flags and policy.
         unpriced: The reason why the version at the base cannot be read; "" if there is no such version.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
@@ -299,22 +296,20 @@ def epsilon_now(result: Account, base: Base) -> float:
 
 
 def statement_conditions(
-    result: Account, written: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
+    result: Account, written: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], lost_caps: Sequence[str]
 ) -> Iterator[Condition]:
     """Yield a failed condition if the file changes its privacy statement or loosens its terms. Yield a passed condition for other changes.
 
     Args:
         result: The account of the current file, under the caps in force.
         written: The current file with its own caps.
-        base: The earlier version.
-        outside: The caps of flags and policy.
         horizons: The horizons of flags and policy.
-        escaped: Caps of the policy, in words, that applied to the earlier version and no longer apply to the file.
+        lost_caps: Caps of the policy, in words, that applied to the earlier version and no longer apply to the file.
     """
     terms = changed_terms(base.terms, base.statement, written, result.pipeline, _replaced_caps(base.terms, written, outside))
     changes = [*terms, *horizon_change(base.horizon, planned_runs(written.gate.horizon), horizons)]
     weaker = [change for change in changes if change.weaker]
-    words = "; ".join([*(change.words for change in weaker), *escaped])
+    words = "; ".join([*(change.words for change in weaker), *lost_caps])
     other = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
         allowed = outside.tightest.allow_statement_change
@@ -333,9 +328,8 @@ def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside
     """Return the current cap in words, such as `the policy's 3.0`, for each cap of the earlier version that a current cap implies.
 
     Args:
-        terms: The terms of the file at the base, as `terms_of` returns them.
+        terms: The terms of the file at the base.
         written: The current file with its own caps.
-        outside: The caps of flags and policy.
     """
     caps, delta = caps_in_force(written, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
@@ -362,7 +356,7 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
     The limit is the smallest limit of the flags, the policy, the base and the file.
     """
     limits, warning_levels = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
-    change = difference(now, base.epsilon)
+    change = difference(now, base.epsilon)  # rounded up
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"

@@ -38,7 +38,6 @@ class Changed:
     Attributes:
         words: The change in words, such as `budget.warn_at 0.8 -> 1.0`.
         weaker: Whether the change weakens the file.
-        key: The place of the key in the file.
         replaced_by: If a cap was raised without effect, the cap that applies in its place, such as `the policy's 3.0`; else "".
     """
 
@@ -83,14 +82,12 @@ def changed_terms(
 ) -> Iterator[Changed]:
     """Yield each changed key of the statement and of the terms.
 
-    A change of the statement always weakens the file, as the two guarantees then have different meanings. A key that is part of the
+    A change of the statement always weakens the file, because the two guarantees then have different meanings. A key that is part of the
     statement and of the terms is yielded once.
 
     Args:
-        terms: The terms of the earlier version.
-        statement: The statement of the earlier version under the caps in force, as `statement_of` returns it.
-        written: The current file with its own caps.
-        capped: The current file with the caps in force.
+        terms, statement: The terms and the statement of the earlier version, under the caps in force.
+        written, capped: The current file with its own caps, and with the caps in force.
         replaced: For each key whose earlier cap is implied by a current cap, the current cap in words. If the file raises its cap for such
             a key, the file is not weakened.
     """
@@ -157,8 +154,6 @@ def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, outside: Se
     horizon implies another if it has at least as many runs and at most the same epsilon.
 
     Args:
-        old: The horizon of the earlier version.
-        new: The horizon of the current file.
         outside: The horizons of flags and policy.
     """
     if old == new:
@@ -187,9 +182,9 @@ def value_in_words(value: Any) -> str:
 def keeps_its_width(old: str | None, new: str | None) -> bool:
     """Return whether two windows, each a comma-separated list, have equally many blocks of the same ordered kind, such as days.
 
-    A change between two such windows does not weaken the file, as each block has its own cap. Blocks without an order, such as regions,
-    contain different people, so a change between them may weaken the file. A narrower window may weaken it too. It charges fewer blocks,
-    and only the file itself states that the run reads fewer blocks.
+    A change between two such windows does not weaken the file, because each block has its own cap. Blocks without an order, such as
+    regions, contain different people, so a change between them may weaken the file. A narrower window may weaken it too: it charges fewer
+    blocks, and only the file itself states that the run reads fewer.
     """
     if old is None or new is None:
         return False
@@ -203,14 +198,12 @@ def _width(kind: BlockKind, stated: Sequence[str]) -> int:
     It is 0 if a block is not of this kind, if a range ends before it starts, or if there are more than `MOST_IN_WINDOW` blocks.
 
     Args:
-        kind: An ordered kind of blocks.
         stated: The items of the window. Each item is one block, or a range FIRST..LAST.
     """
     ranks: set[int] = set()
     for item in stated:
         first, dots, last = item.partition("..")
-        if not dots:  # one block
-            last = first
+        last = last if dots else first
         if not (kind.holds(first) and kind.holds(last)):
             return 0
         lowest, highest = kind.rank(first), kind.rank(last)

@@ -38,13 +38,7 @@ REMEDY = "cap the sum by --max-together, or by [[together]] in a policy"
 
 @dataclass(frozen=True, slots=True)
 class SumMember:
-    """A pipeline in a sum.
-
-    Attributes:
-        path: The path of its file.
-        pipeline: The pipeline.
-        judged: Whether the gate also judges the file itself.
-    """
+    """A pipeline in a sum, with the path of its file, and whether the gate also judges the file itself."""
 
     path: str
     pipeline: Pipeline
@@ -75,8 +69,6 @@ def capped_sums(
     member counts once or, if a horizon is planned for it, as often as the horizon states. A sum that cannot be computed never passes.
 
     Args:
-        caps: The caps on sums.
-        files: The judged files.
         horizon: The horizon of flags or policy.
         outside: A function that returns the caps of flags and policy for a file.
         ref: The git revision to compare with; None if there is none.
@@ -112,8 +104,7 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
     """Yield the files that name one of the datasets.
 
-    Raises:
-        InputError: A file cannot be read, or the name of its dataset only looks like one of the names.
+    Raises InputError if a file cannot be read, or the name of its dataset only looks like one of the names.
     """
     skeletons = {looks(name) for name in caps.datasets}  # names that look the same have the same skeleton
     members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in skeletons]
@@ -172,7 +163,7 @@ def _account_of_members(
         deltas.append(caps_in_force(pipeline, caps_around).delta)
         if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
             pipeline = with_caps_in_force(pipeline, caps_around)
-        # The sum bounds the loss of a person who is in all datasets. So all datasets get one name.
+        # The sum bounds the loss of a person who is in all datasets, so all datasets get one name.
         parts.append((_under_name(pipeline, caps.datasets), count))
     budget = replace(caps.budget, delta=smallest_delta(deltas) if caps.delta is None else caps.delta)
     return account_of_dataset(parts, budget=budget, with_rows=False)
@@ -231,14 +222,10 @@ def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref:
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
     """Return the sum at the revision, at the delta of the current sum; None if the sum had no members or cannot be computed.
 
-    The sum is not computed if a file is in a nested repository, is a link or has another ending than .toml. It is not computed either if
-    the revision is not an ancestor of the work tree's commit.
+    The sum is not computed if a file is in a nested repository, is a link or has another ending than .toml, or if the revision is not an
+    ancestor of the work tree's commit.
 
     Args:
-        caps: The caps on the sum.
-        ref: The git revision.
-        paths: All files in the current sum.
-        horizon: The horizon of flags or policy.
         now: The account of the current sum.
     """
     tops = tops_of(paths)
@@ -272,9 +259,7 @@ def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Hor
     Each file counts once or, if a horizon is planned for it, as often as the horizon states.
 
     Args:
-        files: The judged files.
         capped: The datasets that have a cap on their sum.
-        horizon: The horizon of flags or policy.
     """
     by_skeleton: dict[str, list[Judged]] = {}
     for file in files:
@@ -319,21 +304,17 @@ def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[
 
 
 def _without_cap(file: Judged, pipeline: Pipeline) -> Pipeline:
-    """Return the pipeline without its budget. An adaptive file keeps its cap in force, as this cap is its cost."""
+    """Return the pipeline without its budget. An adaptive file keeps its cap in force, because this cap is its cost."""
     if pipeline.privacy.adaptive and file.account is not None:
         return file.account.pipeline
     return replace(pipeline, budget=None)
 
 
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Yield each sum with the file at which it is reported, which is the member whose epsilon rose most.
+    """Yield each sum with the file at which it is reported, which is the member whose epsilon rose most since the base.
 
-    A new file counts as a rise by its epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost. A member
-    that joins the dataset at a lower cost counts like such a change, as it raises the sum too. Otherwise the sum stays at its first file.
-
-    Args:
-        together: The sums.
-        files: The judged files, after their comparison with the base.
+    A new file counts as a rise by its epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost, or that
+    joined the dataset. Otherwise the sum stays at its first file.
     """
     for total in together:
         largest, reported_at = UNCHANGED, total.reported_at
@@ -348,10 +329,6 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
     """Yield each sum, with a warning if files have joined it since the base.
 
     The sum is a bound for files that are fixed in advance. A file that joins later may have been chosen because of results of the others.
-
-    Args:
-        together: The sums.
-        files: The judged files, after their comparison with the base.
     """
     for total in together:
         members = [file for file in files if file.path in total.members]

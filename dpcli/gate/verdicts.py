@@ -1,7 +1,7 @@
 """The verdicts of the gate on conditions, files and sums, as immutable records.
 
 A condition is one requirement of a file, such as a cap. The verdict on a file is the worst verdict of its conditions. The verdict "unknown"
-means that the gate cannot decide, for example as no finite epsilon is certified. It never passes.
+means that the gate cannot decide, for example because no finite epsilon is certified. It never passes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ class Pardon:
     """A waiver that turned a failure into "waived".
 
     Attributes:
-        waiver: The waiver.
         days_left: Number of days until the waiver expires.
         is_new: Whether the change under review adds the waiver.
         in_policy: Whether the waiver is in the policy, and not in the file.
@@ -112,9 +111,9 @@ class Base:
 
     Attributes:
         epsilon, delta: The guarantee.
-        statement: What the guarantee means: the unit, the adjacency and the delta, for example (`difference.statement_of`).
-        terms: What the file promises: every key of [privacy], [budget] and [gate], such as `budget.epsilon` (`term_changes.terms_of`).
-        standings: How well each cost is supported: the type and the evidence of each mechanism, by its name (`claims.standings_of`).
+        statement: The keys that define the guarantee, such as unit, adjacency and delta (`difference.statement_of`).
+        terms: Every key of [privacy], [budget] and [gate], such as `budget.epsilon` (`term_changes.terms_of`).
+        standings: The type of each mechanism and the evidence for its cost, by its name (`claims.standings_of`).
         waivers: The waivers of the file (`bases.waiver_data`).
         horizon: The planned runs and their cap; None without a horizon.
         account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
@@ -179,7 +178,6 @@ class JudgedSum(Judged):
         path: The name of the sum in tables.
         base, epsilon_at_base_delta: As for a file. They are None if the sum at the base cannot be computed.
         reported_at: The file at which reports show the sum.
-        datasets: The names of the datasets.
         members: The paths of all files in the sum.
         uncapped: The account of a sum without a cap. Such a sum can only lead to a warning.
     """

@@ -102,11 +102,9 @@ def apply_waivers(
     Unknown and invalid conditions cannot be waived.
 
     Args:
-        conditions: The verdicts before waivers.
-        path, pipeline, data: The path of the file, its pipeline and its content.
-        policy: The policy, with its waivers.
         base: The earlier version, which shows whether the change adds a waiver; None if there is no earlier version.
         as_of: The day on which the expiry of waivers is judged.
+        data: The content of the file at `path`.
     """
     grants = [*_policy_grants(path, policy), *_file_grants(pipeline, policy, base, path, data)]
     judged = [_after_waivers(condition, grants, as_of) for condition in conditions]
@@ -232,8 +230,8 @@ def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
 def _names_in(approver: str) -> tuple[str, ...]:
     """Return all names in an approver's text, such as "Name <address>", "@login", "Last, First" or "Name (office)".
 
-    If the text names several people, all names are returned. If the writer is one of them, the waiver counts as self-approved, as it is
-    unknown whether the other person approved it.
+    If the text names several people, all names are returned. If the writer is one of them, the waiver counts as self-approved, because it
+    is unknown whether the other person approved it.
     """
     names = [approver]
     for part in _BETWEEN.split(approver):

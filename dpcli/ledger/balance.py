@@ -29,7 +29,7 @@ class Remaining:
         planned: In declared mode, the epsilon of all declared runs, which were fixed in advance; else None.
         like_last: The number of further runs like the last one that fit; -1 if any number fits; None if no run was charged.
         pure: A pure epsilon that certainly fits in one run. Both `like_last` and `pure` are 0 if the dataset has moved or is a copy that is
-            not open, as nothing can be charged then.
+            not open, because nothing can be charged then.
     """
 
     spent: float
@@ -72,7 +72,7 @@ def share_of(state: LedgerState, part: amounts.Amounts) -> float:
 
 
 def runs_like(state: LedgerState, run: Run) -> int:
-    """Return how many more runs with the cost of `run` fit; -1 if any number fits, as they cost nothing.
+    """Return how many more runs with the cost of `run` fit; -1 if any number fits, because they cost nothing.
 
     The runs are assumed to be charged to the person who was charged for `run`, so that the quotas of this person count.
     """

@@ -62,7 +62,7 @@ class DatasetBudget(Displayed):
         Args:
             pipeline: The pipeline of the run, or the path of its file.
             key: Name of the run. If the request is repeated before the run is started, the run is not charged again. After the start the
-                request is refused, as a run that draws noise again is another run.
+                request is refused, because a run that draws noise again is another run.
             why: Reason, which the entry records.
             delta: The delta at which the run is described, if the filter needs one. If None, it is the delta of the file.
             expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which the reservation cannot be voided and stays charged. If the
@@ -99,8 +99,8 @@ class DatasetBudget(Displayed):
     ) -> None:
         """Charge a run that is made at once. Noise may be drawn only after this method returns.
 
-        The arguments and errors are those of `reserve`. LedgerError is also raised if the key was charged before, as the noise of that run
-        may have been drawn already.
+        The arguments and errors are those of `reserve`. LedgerError is also raised if the key was charged before, because the noise of that
+        run may have been drawn already.
         """
         pipeline, key, at, why = _request(pipeline, key, delta, why)
         blocks = texts_of("window", window)
@@ -154,7 +154,7 @@ class ReservedRun(Displayed):
             ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
-        """Cancel the reservation, as no noise was drawn. In a two-person ledger the run stays charged until another person approves.
+        """Cancel the reservation, because no noise was drawn. In a two-person ledger the run stays charged until another person approves.
 
         Raises:
             LedgerError: The run was started, or the reservation has expired.

@@ -79,11 +79,7 @@ def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
 
 
 def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
-    """Return the entry in a row that must follow `head`.
-
-    Raises:
-        LedgerError: The row was changed, or does not follow `head`.
-    """
+    """Return the entry in a row that must follow `head`. Raises LedgerError if the row was changed, or does not follow `head`."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
@@ -98,8 +94,7 @@ def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
     """Return the entry in a row. Its hash, number and dataset are checked, but not its link to the entry before.
 
-    Raises:
-        LedgerError: The hash, the number or the dataset is wrong.
+    Raises LedgerError if the hash, the number or the dataset is wrong.
     """
     place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
@@ -149,7 +144,7 @@ def utc_now() -> str:
 
 
 def is_stamp(text: str) -> bool:
-    """Check whether a text is a time in the form that entries use."""
+    """Return whether a text is a time in the form that entries use."""
     try:
         datetime.strptime(text, STAMP)
     except ValueError:

@@ -43,7 +43,7 @@ MOST_DIGITS = 500  # largest number of digits before the point of an amount; rea
 
 
 def is_due(state: LedgerState, last_seq: int) -> bool:
-    """Check whether a checkpoint should be written at the end of `state`.
+    """Return whether a checkpoint should be written at the end of `state`.
 
     No checkpoint is written if the dataset has moved, so that a reader who continues from a checkpoint always reads the entry of the move.
 
@@ -109,12 +109,12 @@ def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping
         return None
     if type(content) is not dict or content.get("checkpoint") not in (FORMAT, WITH_QUOTAS) or content.get("dataset") != dataset:
         return None
-    # A text such as "9" is refused, as `verify` would compare it with the number of an entry.
+    # A text such as "9" is refused, because `verify` would compare it with the number of an entry.
     return content if type(content.get("seq")) is int else None
 
 
 def agrees_with(content: Mapping[str, Any], state: LedgerState) -> bool:
-    """Check whether the content of a checkpoint agrees with a state that was computed from all entries up to the checkpoint."""
+    """Return whether the content of a checkpoint agrees with a state that was computed from all entries up to the checkpoint."""
     expected = checkpoint_content(state)
     other_fields = expected.keys() - {*SUMS, "people"}
     if any(content.get(name) != expected[name] for name in other_fields):
@@ -126,15 +126,14 @@ def agrees_with(content: Mapping[str, Any], state: LedgerState) -> bool:
 
 
 def _sums(content: Mapping[str, Any], state: LedgerState) -> list[object]:
-    """Return all sums of a checkpoint as numbers, as equal numbers may have different texts. Raises as `_sum_by_name`."""
+    """Return all sums of a checkpoint as numbers, because equal numbers may have different texts. Raises as `_sum_by_name`."""
     return [*(_sum_by_name(name, content, state) for name in SUMS), _read_people(content.get("people", {}), state)]
 
 
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
     """Return the state at the checkpoint of a dataset; None if there is no usable checkpoint.
 
-    Raises:
-        LedgerError: The entries that the checkpoint names are missing or were changed.
+    Raises LedgerError if the entries that the checkpoint names are missing or were changed.
     """
     content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:
@@ -240,7 +239,7 @@ def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> d
 def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
     """Return the amounts in the order of `names`.
 
-    Each different text is converted once, as blocks with equal charges have equal texts.
+    Each different text is converted once, because blocks with equal charges have equal texts.
 
     Raises:
         ValueError: A name is missing or unknown, or a number is negative, not finite or too large.

@@ -108,11 +108,7 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
-    """Return a list with one line of advice if delta is the amount that does not fit, and an empty list otherwise.
-
-    Args:
-        path: Path of the run's file.
-    """
+    """Return a list with one line of advice if delta is the amount that does not fit, and an empty list otherwise."""
     if _scarcest(state, amounts.read(cost.amounts)) != "delta":
         return []
     left = state.left()["delta"]

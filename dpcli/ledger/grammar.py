@@ -240,7 +240,7 @@ def visible_text(text: str) -> str:
 
 
 def is_a(type_name: str, value: Any) -> bool:
-    """Check whether a value is of a type such as "name". WORDS describes the types; another type raises KeyError."""
+    """Return whether a value is of a type such as "name". WORDS describes the types; another type raises KeyError."""
     return TYPES[type_name](value)
 
 
@@ -337,7 +337,7 @@ def _is_stamp(value: Any) -> bool:
 
 
 def _is_delta(value: Any) -> bool:
-    """Check whether a text is the shortest spelling of a double in [0, 1)."""
+    """Return whether a text is the shortest spelling of a double in [0, 1)."""
     # float() alone would accept spaces, signs and underscores.
     if type(value) is not str or len(value) > LONGEST_DELTA or not re.fullmatch("[0-9][0-9.e-]*", value):
         return False

@@ -53,7 +53,6 @@ class PastRun:
 
     Attributes:
         place: The file and line of the run, for messages.
-        key: Name of the run.
         made, maker: When and by whom the run was made. `maker` is "" if the line does not state it.
         note: A remark; "" if there is none.
         pipeline: The pipeline in the file that the line names, or one mechanism with the guarantee that the line states.
@@ -82,7 +81,6 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     """Return the runs in a file. Raises InputError with all mistakes and their lines, but at most `MOST_MISTAKES`.
 
     Args:
-        path: Path of the file.
         now: The current time. A run that was made later is a mistake.
     """
     shown = escaped_path(path)
@@ -104,7 +102,7 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
 
 
 def _refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
-    """Check that the keys of the runs differ, as two runs with one key would be charged once. Raises InputError if not."""
+    """Check that the keys of the runs differ, because two runs with one key would be charged once. Raises InputError if not."""
     first: dict[str, str] = {}
     for run in runs:
         before = first.setdefault(run.key, run.place)
@@ -208,7 +206,7 @@ class RepeatedName(ValueError):
 
 
 def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object. Raises RepeatedName if a name occurs twice, as the first value would be lost."""
+    """Return a JSON object. Raises RepeatedName if a name occurs twice, because the first value would be lost."""
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -309,4 +307,4 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
     underflowed = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
     if not 0.0 <= value < math.inf or underflowed:
         raise WrongCell(name, f"expected a number >= 0 in the range of a double, found {text[:40]!r}")
-    return abs(value)  # -0.0 becomes 0.0, as a ledger accepts no negative zero
+    return abs(value)  # -0.0 becomes 0.0, because a ledger accepts no negative zero

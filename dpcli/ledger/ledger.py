@@ -88,7 +88,7 @@ class Receipt:
 
 
 def require_first_charge(receipt: Receipt, key: str) -> Receipt:
-    """Return the receipt of a charge. Raises LedgerError if the run was charged before, as its noise may have been drawn already."""
+    """Return the receipt of a charge. Raises LedgerError if the run was charged before, because its noise may have been drawn already."""
     if receipt.repeated:
         raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
@@ -235,7 +235,7 @@ class Ledger:
             CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
             LedgerError: The dataset has moved, or its ledger cannot be read.
         """
-        terms = self._state.terms or self.state().open_terms()  # cached terms are current, as no entry changes them
+        terms = self._state.terms or self.state().open_terms()  # cached terms are current, because no entry changes them
         self._state.refuse_moved()
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
@@ -261,7 +261,7 @@ class Ledger:
         window: Sequence[str] = (),
         certificate: str = "",
     ) -> Receipt:
-        """Charge a run that is made at once. Noise may be drawn only after this method returns, as only then the charge is durable.
+        """Charge a run that is made at once. Noise may be drawn only after this method returns, because only then the charge is durable.
 
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
@@ -345,8 +345,8 @@ class Ledger:
     def count(self, key: str, of: str, count: int, total: int) -> int:
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
-        Noise may be drawn only after this method returns, as only then the grant is durable. The ledger records the number. So no answer is
-        granted twice if an earlier copy of the run's folder is restored.
+        Noise may be drawn only after this method returns, because only then the grant is durable. The ledger records the number. So no
+        answer is granted twice if an earlier copy of the run's folder is restored.
 
         Args:
             key: Key of the run.
@@ -665,7 +665,7 @@ class Ledger:
         return tuple(receipts)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Check whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
+        """Return whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
         return is_due(state, self._checkpoint_seq) or any(
             entry is not None and entry.kind in ("quota", "copied") for entry in entries
         )
@@ -711,8 +711,7 @@ class Ledger:
 def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
     """Append the opening entry of a new dataset.
 
-    Raises:
-        LedgerError: The dataset, or a dataset with the same fingerprint, has a ledger already.
+    Raises LedgerError if the dataset, or a dataset with the same fingerprint, has a ledger already.
     """
     ledger = Ledger(store, dataset, who, now)
     caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
@@ -728,10 +727,9 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
 
 
 def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """Check that no other dataset has the same fingerprint, as the same data under a second name would get a second budget.
+    """Check that no other dataset has the same fingerprint, because the same data under a second name would get a second budget.
 
-    Raises:
-        LedgerError: Another dataset has the fingerprint.
+    Raises LedgerError if another dataset has the fingerprint.
     """
     if not terms.fingerprint:
         return

@@ -12,7 +12,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
-LARGE_EPSILON = 10.0  # caps above it are reported, as the guarantee then hardly limits an attack
+LARGE_EPSILON = 10.0  # caps above it are reported, because the guarantee then hardly limits an attack
 HOUR = 3600.0  # seconds; equal runs within an hour are rather a retry than a regular job
 
 

@@ -38,7 +38,6 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 
     Args:
         url: Path or URL of the ledger.
-        dataset: Name of the dataset.
         given: The values of the flags by name.
 
     Raises:
@@ -96,8 +95,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the terms of the blocks into which the dataset is cut; None if it is not cut.
 
-    Raises:
-        InputError: A flag about blocks is given without --blocks.
+    Raises InputError if a flag about blocks is given without --blocks.
     """
     if given.get("blocks") is None:
         unused = next((name for name in ("column", "max_blocks", "names", "count") if given.get(name)), None)
@@ -186,7 +184,6 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     """Return the terms of declared mode with a set of runs, and with the epsilon of all runs together.
 
     Args:
-        terms: The other terms.
         runs: Each pipeline with the number of its runs.
 
     Raises:
@@ -221,11 +218,11 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
 def fingerprint_of(paths: Sequence[str]) -> str:
     """Return the fingerprint of files.
 
-    Equal contents count once, as a repeated file would otherwise give known data a new fingerprint and a second budget. The fingerprint of
-    one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per line.
+    Equal contents count once, because a repeated file would otherwise give known data a new fingerprint and a second budget. The
+    fingerprint of one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per
+    line.
 
-    Raises:
-        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
+    Raises InputError if a path is not a file, or the file is empty, cannot be read, or changes while it is read.
     """
     digests = sorted({_digest(path) for path in paths})
     if len(digests) == 1:

@@ -80,8 +80,7 @@ class EarlierRuns(Mapping[str, Run]):
     def _look_up(self, key: str) -> Run | None:
         """Return the run with a key as it was at the checkpoint; None if there is none.
 
-        Raises:
-            LedgerError: The entries about the key contradict the checkpoint or each other.
+        Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
         entries = [entry for entry in self._entries_about(key) if entry.key == key]
         reserved = self._under_way.get(key)
@@ -100,8 +99,7 @@ class EarlierRuns(Mapping[str, Run]):
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """Return a run that has ended, from all entries about it; None if there are no entries.
 
-        Raises:
-            LedgerError: The entries do not consist of exactly one charge and one end.
+        Raises LedgerError if the entries do not consist of exactly one charge and one end.
         """
         if not entries:
             return None

@@ -3,7 +3,7 @@
 The method `entry` of a request reads the state of the ledger. It returns the content of the entry to append, or None if the request was
 granted before.
 
-A dataset moves to another ledger in four steps. At no time can both ledgers be charged, as the dataset would then have two budgets:
+A dataset moves to another ledger in four steps. At no time can both ledgers be charged, because the dataset would then have two budgets:
 
 1. `Leave` closes the chain at its origin with an entry "moved", which names the target. All entries are then copied, including this one.
 2. `Prepare` appends the first entry that only the copy has. Its kind is "moved" too. It contains the hash of the closing entry and a random
@@ -199,7 +199,6 @@ class Move:
 
     Attributes:
         kind: "start", "commit" or "void".
-        key: Key of the reservation.
         who: The person who makes the request.
         why: Reason; "" if there is none.
     """
@@ -304,7 +303,6 @@ class Acknowledge:
 
     Attributes:
         finding: The text of the finding, as an entry can hold it.
-        why: Reason.
     """
 
     finding: str
@@ -362,7 +360,7 @@ class Leave:
 class Arrived:
     """A record, at the origin, of the durable copy to which the dataset has moved.
 
-    A repeated request writes nothing. Another copy is refused, as the dataset would then have two budgets.
+    A repeated request writes nothing. Another copy is refused, because the dataset would then have two budgets.
 
     Attributes:
         copy: Name of the copy, which is the hash of the copy's first own entry.
@@ -387,7 +385,7 @@ class Prepare:
     """The first entry that only the copy has. The hash of this entry is the name of the copy, which stays closed.
 
     Attributes:
-        word: Random word that makes the name of the copy unique, as two attempts to copy must not share a name.
+        word: Random word that makes the name of the copy unique, because two attempts to copy must not share a name.
     """
 
     word: str

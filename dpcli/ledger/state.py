@@ -53,7 +53,6 @@ class Run:
     """A charged run.
 
     Attributes:
-        key: Name of the run.
         seq: Number of the entry that charged the run.
         status: "reserved", "started" (noise may have been drawn), "committed" or "void".
         cost: The cost, by amount. With blocks, this cost is charged on each block of the window.
@@ -90,7 +89,7 @@ class Run:
         return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
-        """Check whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
+        """Return whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
@@ -161,40 +160,48 @@ class LedgerState:
     A state without entries has no terms. Methods that need the terms raise LedgerError then.
 
     Attributes:
-        dataset: The name of the dataset.
         head: The last entry that was applied.
         terms: The terms of the opening entry; None before it.
         caps, spent: The caps and the total spending, by amount, in the currency of the filter.
+        epsilon: The current cap on epsilon.
+        largest: The larger of two numbers: the ceiling, up to which caps may depend on outputs, and the largest cap on epsilon so far.
+        unbounded: Whether a cap above `largest` was set without a statement that no output had been seen.
         reserved: The part of `spent` that belongs to runs that have not ended.
         charges: Number of charges, including runs that were voided.
         under_way: The reservations that have not ended, by key.
-        runs: All runs by key.
         last: The run that was charged last.
+        latest: The latest time in the field "when" of an entry.
+        opening: Hash of the first entry.
+        departure: The move of the dataset, after which it cannot be charged in this ledger; None if it has not moved.
+        schema, version: Hash and version number of the definitions that guard the entries.
+        retired: Blocks that are closed for further runs.
+        proposals: Open proposals of a two-person ledger.
+        hides: Whether the store hides datasets of other teams, so that a dataset without visible entries may exist.
+        people: The total charges by person; None if unknown, because the checkpoint of a ledger without quotas does not contain them.
     """
 
     dataset: str
     head: Head = field(default_factory=Head)
     terms: LedgerTerms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
-    epsilon: float = 0.0  # the current cap on epsilon
-    largest: float = 0.0  # the larger of the ceiling, up to which caps may depend on outputs, and the largest cap on epsilon so far
-    unbounded: bool = False  # whether a cap above `largest` was set without a statement that no output had been seen
+    epsilon: float = 0.0
+    largest: float = 0.0
+    unbounded: bool = False
     spent: dict[str, Decimal] = field(default_factory=dict)
     reserved: dict[str, Decimal] = field(default_factory=dict)
     charges: int = 0
     under_way: dict[str, UnderWay] = field(default_factory=dict)
     runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
-    latest: str = ""  # the latest time in the field "when" of an entry
-    opening: str = ""  # hash of the first entry
-    departure: MovedAway | None = None  # the move of the dataset, after which it cannot be charged in this ledger
-    schema: str = ""  # hash of the definitions that guard the entries
-    version: int = 1  # version number of those definitions
-    retired: frozenset[str] = frozenset()  # blocks that are closed for further runs
-    proposals: Proposals = field(default_factory=dict)  # open proposals of a two-person ledger
+    latest: str = ""
+    opening: str = ""
+    departure: MovedAway | None = None
+    schema: str = ""
+    version: int = 1
+    retired: frozenset[str] = frozenset()
+    proposals: Proposals = field(default_factory=dict)
     quotas: Quotas = field(default_factory=dict)
-    hides: bool = False  # whether the store hides datasets of other teams, so that a dataset without visible entries may exist
-    # The total charges by person. None if they are unknown, as a checkpoint of a ledger without quotas does not contain them.
+    hides: bool = False
     people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)
 
     def apply(self, entry: LedgerEntry) -> None:
@@ -203,9 +210,7 @@ class LedgerState:
         if change is None:
             raise LedgerError(f'{self._place(entry)}: the kind "{entry.kind}" is unknown to this version: written by a later dpcli')
         if self.departure is not None and entry.kind not in KINDS_AFTER_MOVE:
-            raise LedgerError(
-                f"{self._place(entry)}: follows the entry by which the dataset has moved: the ledger was changed by hand"
-            )
+            raise self._forged(entry, "follows the entry by which the dataset has moved")
         try:
             self._require_approved(entry)
             change(self, entry)
@@ -228,10 +233,10 @@ class LedgerState:
     def guaranteed(self) -> float | None:
         """The epsilon that bounds the loss of all runs together, even if runs were chosen by earlier outputs; None if there is no bound.
 
-        The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may depend on outputs, as they
-        admit no run that `largest` would not admit. If a cap above `largest` is set because of outputs, neither the old nor the new cap is
-        a bound. For example, if the cap is raised from 1 to 2, an adversary reaches 1.94 times the ledger's delta at epsilon 2, and 3,000
-        times this delta at epsilon 1.
+        The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may depend on outputs, because
+        they admit no run that `largest` would not admit. If a cap above `largest` is set because of outputs, neither the old nor the new
+        cap is a bound. For example, if the cap is raised from 1 to 2, an adversary reaches 1.94 times the ledger's delta at epsilon 2, and
+        3,000 times this delta at epsilon 1.
         """
         return None if self.unbounded else self.largest
 
@@ -271,7 +276,7 @@ class LedgerState:
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
-        """Check whether a further cost fits within the caps."""
+        """Return whether a further cost fits within the caps."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def on_blocks(self, window: Sequence[str]) -> LedgerState:
@@ -327,7 +332,7 @@ class LedgerState:
     def _open(self, entry: LedgerEntry) -> None:
         """Apply the opening entry. Raises LedgerError if it is not the first entry, or if its terms are inconsistent."""
         if self.terms is not None or entry.row.seq != 1:
-            raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
+            raise self._forged(entry, "a second opening")
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_forged(caps)
         self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
@@ -343,15 +348,15 @@ class LedgerState:
         _require_run(entry.content)
         if not entry.key or entry.key in self.runs:
             charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
-            raise LedgerError(f"{self._place(entry)}: {charged}: the ledger was changed by hand")
+            raise self._forged(entry, charged)
         window = self._window(entry)
         retired = self.retired_block(window)
         if retired is not None:
-            raise LedgerError(f"{self._place(entry)}: charges the retired block {retired}: the ledger was changed by hand")
+            raise self._forged(entry, f"charges the retired block {retired}")
         if not self.on_blocks(window).fits(cost):
-            raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
+            raise self._forged(entry, "overspends the cap")
         if self.over_quota(payer(entry.content), window, cost) is not None:
-            raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
+            raise self._forged(entry, "overspends a quota")
         total = cost_on_blocks(cost, window)
         self._charge_person(entry.content, total, 1)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
@@ -366,7 +371,7 @@ class LedgerState:
         """Apply the start, commit or void of a reservation. Raises LedgerError if the status of the run does not allow it."""
         run = self.run(entry.key)
         if run.status not in STATUSES_BEFORE[entry.kind]:
-            raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
+            raise self._forged(entry, f"{entry.kind} of a run that is {run.status}")
         moved = self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
         if entry.kind == "start":
             self.under_way[entry.key] = replace(self.under_way[entry.key], status=moved.status)
@@ -381,9 +386,7 @@ class LedgerState:
         """Record how many answers a session has been granted. Raises LedgerError if the number does not grow."""
         run, answers, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
         if run.status not in COUNTED or count <= run.counts.get(answers, 0):
-            raise LedgerError(
-                f"{self._place(entry)}: a count that does not grow, or of a run that is {run.status}: the ledger was changed by hand"
-            )
+            raise self._forged(entry, f"a count that does not grow, or of a run that is {run.status}")
         self.runs[entry.key] = replace(run, counts={**run.counts, answers: count})
 
     def _charge_person(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
@@ -404,7 +407,7 @@ class LedgerState:
         self.open_terms()
         caps = amounts.read(entry.content["caps"])
         if set(caps) != set(self.caps):
-            raise LedgerError(f"{self._place(entry)}: amends other caps than the ledger has: the ledger was changed by hand")
+            raise self._forged(entry, "amends other caps than the ledger has")
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
         if self.epsilon > self.largest:
             self.largest = self.epsilon
@@ -424,7 +427,7 @@ class LedgerState:
         else:
             wrong = "expected blocks to retire" if entry.kind == "retire" else None
         if wrong is not None:
-            raise LedgerError(f"{self._place(entry)}: {wrong}: the ledger was changed by hand")
+            raise self._forged(entry, wrong)
         return tuple(stated or ())
 
     def _require_approved(self, entry: LedgerEntry) -> None:
@@ -443,7 +446,7 @@ class LedgerState:
             elif not is_two_person and (entry.kind == "propose" or "proposal" in entry.content):
                 raise LedgerError("an entry of a two-person ledger")
         except LedgerError as error:
-            raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
+            raise self._forged(entry, str(error)) from None
 
     def _propose(self, entry: LedgerEntry) -> None:
         self.open_terms()  # only `proposals` changes, and `apply` sets it
@@ -462,8 +465,7 @@ class LedgerState:
         The first one closes the dataset, and names no copy. It is followed by one of the two others, which differ in the field "copy". At
         the origin this is the name of the copy. In the copy it is the hash of the closing entry.
 
-        Raises:
-            LedgerError: The entry is none of these steps in this state.
+        Raises LedgerError if the entry is none of these steps in this state.
         """
         self.open_terms()
         to, copy_name, departure = str(entry.content["to"]), str(entry.content.get("copy", "")), self.departure
@@ -472,7 +474,7 @@ class LedgerState:
             return
         names_copy = departure is not None and departure.to == to and copy_name and not (departure.copy or departure.prepared)
         if departure is None or not names_copy:
-            raise LedgerError(f"{self._place(entry)}: moves a dataset that has moved: the ledger was changed by hand")
+            raise self._forged(entry, "moves a dataset that has moved")
         if copy_name == departure.closed_at.hash:
             self.departure = replace(departure, prepared=entry.row.hash)
         else:
@@ -481,17 +483,20 @@ class LedgerState:
     def _copied(self, entry: LedgerEntry) -> None:
         """Apply the opening of a copy. The dataset can be charged in this ledger from then on.
 
-        Raises:
-            LedgerError: The dataset has not moved, or this is the chain at the origin.
+        Raises LedgerError if the dataset has not moved, or this is the chain at the origin.
         """
         if self.departure is None or self.departure.copy:
-            raise LedgerError(f"{self._place(entry)}: opens a copy of a dataset that has not moved: the ledger was changed by hand")
+            raise self._forged(entry, "opens a copy of a dataset that has not moved")
         self._upgrade(entry)
         self.departure = None
 
     def _place(self, entry: LedgerEntry) -> str:
         """Return the start of a message about an entry."""
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
+
+    def _forged(self, entry: LedgerEntry, fault: str) -> LedgerError:
+        """Return the error for an entry that dpcli would not have written in this state."""
+        return LedgerError(f"{self._place(entry)}: {fault}: the ledger was changed by hand")
 
 
 def payer(content: Mapping[str, Any]) -> str:
@@ -500,7 +505,7 @@ def payer(content: Mapping[str, Any]) -> str:
 
 
 def mechanism_names(pipeline: Mapping[str, Any]) -> str:
-    """Return the names of a pipeline's mechanisms, cut to `LONGEST_NAMES`, as an entry can contain names of any length."""
+    """Return the names of a pipeline's mechanisms, cut to `LONGEST_NAMES`, because a pipeline can have names of any length."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
     return text if len(text) <= LONGEST_NAMES else text[: LONGEST_NAMES - 3] + "..."
 

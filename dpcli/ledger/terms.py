@@ -68,8 +68,7 @@ class LedgerTerms:
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
         """Return the terms in an opening entry. Their values are not checked (`refuse_forged` does that).
 
-        Raises:
-            LedgerError: A term is unknown, or a term without a default is missing.
+        Raises LedgerError if a term is unknown, or a term without a default is missing.
         """
         try:
             return cls(**content)
@@ -118,7 +117,7 @@ class LedgerTerms:
         return ""
 
     def _has_price_under(self, filter_name: str, pipeline: Pipeline, delta: float) -> bool:
-        """Check whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
+        """Return whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
         try:
             opened_filter(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
         except (CannotCertify, InputError, NotRepresentable):

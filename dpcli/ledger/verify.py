@@ -45,7 +45,6 @@ class Verified:
     Attributes:
         entries: Number of checked entries.
         costs: Number of costs that were computed again.
-        head: Head of the chain.
         problems: Faults by which the ledger understates the spending, without those that were acknowledged.
         acknowledged: The faults of this kind that an entry acknowledges word for word, each with the number of that entry.
         notes: Other faults.
@@ -82,38 +81,58 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     if damaged:
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
     state = replay_all(ledger, anchor)
-    terms = state.open_terms()
     require_unchanged_definitions(ledger.store, state)
-    terms_problems: list[str] = [*declared_set_problems(terms)] if terms.mode == "declared" else []
-    problems: list[str] = []
-    prices = Prices(terms)
-    notes: list[str] = []
-    proposed: dict[int, Proposal] = {}
-    answered: dict[str, int] = {}  # the number of the entry that acknowledges a finding of an entry before it
-    earlier_findings = set(map(visible_text, terms_problems))
-    computed = 0
+    checks = EntryChecks(state.open_terms())
     for entry in ledger.reread(state.head):
+        if progress is not None and "cost" in entry.content:
+            progress(checks.computed, state.charges)
+        checks.check(entry)
+    still_open, acknowledged = [], []
+    for problem in (*checks.cap_problems, *checks.charge_problems):
+        answer = checks.answers.get(visible_text(problem))
+        if answer is None:
+            still_open.append(problem)
+        else:
+            acknowledged.append((problem, answer))
+    notes = (*checks.notes, *_notes_on_store(ledger))
+    return Verified(state.head.seq, checks.computed, state.head, tuple(still_open), notes, tuple(acknowledged))
+
+
+class EntryChecks:
+    """The checks of a ledger's entries, which are made one after the other in their order.
+
+    Attributes:
+        cap_problems: Problems of caps and of declared runs.
+        charge_problems: Problems of charges.
+        answers: The number of the entry that acknowledges an earlier problem, by the text of the problem.
+        computed: Number of costs that were computed again.
+    """
+
+    def __init__(self, terms: LedgerTerms) -> None:
+        self.prices = Prices(terms)
+        self.cap_problems = list(declared_set_problems(terms)) if terms.mode == "declared" else []
+        self.charge_problems: list[str] = []
+        self.notes: list[str] = []
+        self.answers: dict[str, int] = {}
+        self.computed = 0
+        self._proposals: dict[int, Proposal] = {}
+        self._problem_texts = set(map(visible_text, self.cap_problems))
+
+    def check(self, entry: LedgerEntry) -> None:
+        """Check the approval, the answer, the caps and the cost that an entry contains."""
+        terms, content = self.prices.terms, entry.content
         if entry.kind == "propose":
-            proposed[entry.row.seq] = proposal_of(entry)
-        elif terms.two_person and "approval" in entry.content:
-            notes += _lookalike_approver(proposed[entry.content["proposal"]], entry)
-        if entry.kind == "acknowledge" and entry.content["finding"] in earlier_findings:
-            answered[str(entry.content["finding"])] = entry.row.seq
-        if "caps" in entry.content and terms.mode != "declared":
-            excess = tuple(_excess_of_caps(terms, entry))
-            terms_problems += excess
-            earlier_findings.update(map(visible_text, excess))
-        if "cost" in entry.content:
-            if progress is not None:
-                progress(computed, state.charges)
-            computed += 1
-            wrong = tuple(prices.problems_of(entry))
-            problems += wrong
-            earlier_findings.update(map(visible_text, wrong))
-    findings = (*terms_problems, *problems)
-    still_open = tuple(finding for finding in findings if visible_text(finding) not in answered)
-    acknowledged = tuple((finding, answered[text]) for finding in findings if (text := visible_text(finding)) in answered)
-    return Verified(state.head.seq, computed, state.head, still_open, (*notes, *_notes_on_store(ledger)), acknowledged)
+            self._proposals[entry.row.seq] = proposal_of(entry)
+        elif terms.two_person and "approval" in content:
+            self.notes += _lookalike_approver(self._proposals[content["proposal"]], entry)
+        if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:
+            self.answers[str(content["finding"])] = entry.row.seq
+        excess = list(_excess_of_caps(terms, entry)) if "caps" in content and terms.mode != "declared" else []
+        wrong = list(self.prices.problems_of(entry)) if "cost" in content else []
+        self.computed += "cost" in content
+        self.cap_problems += excess
+        self.charge_problems += wrong
+        self._problem_texts.update(map(visible_text, (*excess, *wrong)))
 
 
 def acknowledge(
@@ -146,7 +165,7 @@ def acknowledge(
 def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
     """Check that the definitions that guard the entries are those that the chain states. Raises LedgerError if not.
 
-    A copy that is not open yet is not checked, as its chain still states the definitions at its origin.
+    A copy that is not open yet is not checked, because its chain still states the definitions at its origin.
     """
     if not state.not_open and digest(store.schema()) != state.schema:
         hint = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
@@ -159,8 +178,7 @@ def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     An anchor is compared only with a chain that was read in full. Otherwise the anchor would seem to confirm a checkpoint that anybody
     could have written.
 
-    Raises:
-        LedgerError: The chain is broken, contradicts the totals of the checkpoint, or no longer contains the anchor.
+    Raises LedgerError if the chain is broken, contradicts the totals of the checkpoint, or no longer contains the anchor.
     """
     state, checkpoint = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
     content = usable_content(checkpoint, ledger.dataset)
@@ -186,8 +204,7 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
     An anchor that is stored outside the ledger reveals a restored backup: the backup does not contain a head that was written later.
 
-    Raises:
-        LedgerError: The dataset has moved, or its ledger cannot be read.
+    Raises LedgerError if the dataset has moved, or its ledger cannot be read.
     """
     state = ledger.state()
     state.refuse_moved()
@@ -268,7 +285,6 @@ class Restated:
     """A run whose pipeline is restated under the ledger's terms.
 
     Attributes:
-        pipeline: The restated pipeline.
         others: The terms of the run that differ from the terms of the ledger, in words.
         least: True if the cost of the restated run is only a lower bound, because the number of records of a unit is unknown.
     """
@@ -302,7 +318,7 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
 class Prices:
     """The costs of a ledger's charges, computed again.
 
-    The cost of equal runs is computed once, as most runs of a regular job are equal.
+    The cost of equal runs is computed once, because most runs of a regular job are equal.
     """
 
     def __init__(self, terms: LedgerTerms) -> None:

@@ -112,7 +112,7 @@ def codes() -> tuple[str, ...]:
 
 
 def checked_codes(has_sections: bool) -> tuple[str, ...]:
-    """Return the codes of the rules to check in a valid file. has_sections: whether the file has sections such as [train]."""
+    """Return the codes of the rules to check in a valid file, with or without sections such as [train]."""
     return tuple(code for code in RULES if code in FILE_RULES or (has_sections and code in SECTION_RULES))
 
 

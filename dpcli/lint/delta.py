@@ -123,7 +123,7 @@ def _costs_nothing(entry: Entry, dataset_size: int | None) -> bool:
 def _least_delta(pipeline: Pipeline) -> float:
     """Return a lower bound on the deltas at which an accountant can give a finite epsilon: 1 - product of (1 - delta) over all runs.
 
-    Entries with sampling or a partition, and parts of other entries, are left out, as they may need less than their own delta.
+    Entries with sampling or a partition, and parts of other entries, are left out, because they may need less than their own delta.
     """
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     log_complement = 0.0  # logarithm of the product; log1p and expm1 keep the digits of small deltas

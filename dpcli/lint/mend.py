@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
@@ -21,9 +21,7 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-T = TypeVar("T")
-
-SHORTEST_WORD = 5  # smallest number of letters of the longer of two words with a slip, as shorter words resemble too many others
+SHORTEST_WORD = 5  # smallest number of letters of the longer of two words with a slip; shorter words resemble too many others
 SEPARATORS = str.maketrans("", "", "-_ ")  # a translation that deletes these characters
 MOST_REPAIRS = 1_000  # after this number of repairs no further round is made, so that no file can keep the command busy
 EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
@@ -150,31 +148,30 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
         line, _ = places[error.key]
         repair = _repair(tables, error, line)
         if repair is not None:
-            repairs.append((error, repair))
+            repairs.append(repair)
 
-    def succeeds(after: str, chosen: Sequence[tuple[KeyFinding, Repair]]) -> bool:
+    def removes_errors(after: str, chosen: Sequence[Repair]) -> bool:
         remaining = {(error.rule, error.key) for error in faults(after.encode(), path)[2]}
-        return remaining.isdisjoint((error.rule, error.key) for error, _ in chosen)
+        return remaining.isdisjoint((repair.mend.rule, repair.path) for repair in chosen)
 
-    return _first_success(text, repairs, succeeds)
+    return _first_success(text, repairs, removes_errors)
 
 
 def _first_success(
-    text: str, repairs: Sequence[tuple[T, Repair]], succeeds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
+    text: str, repairs: Sequence[Repair], succeeds: Callable[[str, Sequence[Repair]], bool]
 ) -> tuple[str, list[Mend]] | None:
     """Return the text after all repairs or, if they fail together, after the first that succeeds alone; None if all fail.
 
     Args:
-        repairs: Repairs, each with an object that `succeeds` needs.
         succeeds: Function that judges the new text, given the repairs that were made.
     """
     if not repairs:
         return None
     for chosen in (repairs, *([repair] for repair in repairs)):
         try:
-            after = _apply(text, [repair for _, repair in chosen])
+            after = _apply(text, chosen)
             if succeeds(after, chosen):
-                return after, [repair.mend for _, repair in chosen]
+                return after, [repair.mend for repair in chosen]
         except InputError:  # the text at a key cannot be edited, or the new text is no pipeline file
             continue
     return None
@@ -243,7 +240,7 @@ def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
         return None
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
     lines = locate(text, places)
-    repairs = [(None, _in_steps(pipeline, place, lines[place][0])) for place in places]
+    repairs = [_in_steps(pipeline, place, lines[place][0]) for place in places]
     return _first_success(text, repairs, lambda after, _: _cost(parse(after.encode(), path)) == cost)
 
 

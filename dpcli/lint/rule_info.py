@@ -38,7 +38,6 @@ class RuleInfo:
 
     Attributes:
         code: Code of the rule. A code is never changed and never reused.
-        title: Name of the failure.
         what: The settings that the rule reports.
         why: The harm that such settings do.
         fix: The change that removes the finding.

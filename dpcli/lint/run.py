@@ -65,7 +65,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings about the bytes of a file, as in `lint`. path: path of the file, for messages."""
+    """Return the findings about the content of the file at `path`, as in `lint`."""
     try:
         tables = toml_document(data, path)[1]
         reader = _other_reader(tables)
@@ -84,7 +84,8 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
     """Return the pipeline in a file, and the findings about it.
 
-    delta: value of --delta, which is judged too; None if the flag is not given.
+    Args:
+        delta: Value of --delta, which is judged too; None if the flag is not given.
 
     Raises:
         InvalidFile: The file is no valid pipeline.

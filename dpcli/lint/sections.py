@@ -22,7 +22,7 @@ OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})  # text
 def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, Any]]:
     """Yield the path, the normalized name and the value of every key of these sections, including inner tables.
 
-    Without `sections`, those of RELEASING are searched.
+    Without `sections`, the sections of RELEASING are searched.
     """
     for section, table in pipeline.sections:
         if section in (sections or RELEASING):

@@ -1,4 +1,4 @@
-"""Rules about names, descriptions and texts of [disclosure] that contradict the keys. All are warnings, as words prove nothing."""
+"""Rules about names, descriptions and texts of [disclosure] that contradict the keys. All are warnings, because words prove nothing."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ class Mechanism:
         """
         return ((self.losses(), count),)
 
-    def ways(self) -> tuple[Mechanism, ...]:
-        """Return mechanisms that each dominate this one. There are several if no single pair gives the best bound everywhere."""
+    def dominating(self) -> tuple[Mechanism, ...]:
+        """Return mechanisms that each dominate this one; several if none of them gives the best bound at every epsilon and delta."""
         return (self,)
 
     def cases(self) -> tuple[tuple[tuple[Mechanism, int], ...], ...]:

@@ -29,6 +29,7 @@ class Spec:
             noise is possible.
         discrete_twin: The type with the same noise on whole numbers, if this type draws floating-point numbers that are published.
         shows_presence: Whether the release shows if a record takes part, so that the type makes no sense under add-remove.
+        final_only: Whether the cost holds only if no model but the last one is released.
         takes_turns: Whether Poisson samples are drawn, in the steps of one run, from groups of the records that take turns.
     """
 
@@ -42,6 +43,7 @@ class Spec:
     fixed_threshold: ClassVar[bool] = False
     discrete_twin: ClassVar[str | None] = None
     shows_presence: ClassVar[bool] = False
+    final_only: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

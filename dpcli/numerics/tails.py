@@ -133,7 +133,8 @@ def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[f
         if p_above == -math.inf:
             return -math.inf, -math.inf
         return -math.inf, p_above + math.log(ROUNDING * (20.0 + 2.0 * abs(p_above) + abs(epsilon)))
-    error = ROUNDING * (8.0 + abs(p_above) + abs(weighted) + abs(epsilon)) * math.exp(min(p_above - value, 700.0))
+    subtracted = 0.0 if weighted == -math.inf else abs(weighted)  # nothing is subtracted above all losses that are finite
+    error = ROUNDING * (8.0 + abs(p_above) + subtracted + abs(epsilon)) * math.exp(min(p_above - value, 700.0))
     most = p_above + ROUNDING * (8.0 + abs(p_above))  # delta is at most P(L > eps), whatever the error of the subtraction
     lower = value + math.log1p(-error) if error < 1.0 else -math.inf
     return lower, min(value + math.log1p(error), most)

@@ -16,14 +16,27 @@ from dpcli.document.chart import Chart
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.suggest import did_you_mean
-from dpcli.numerics.work import limited
+from dpcli.numerics.work import SEARCH, limited_to
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
 DIGITS = 6  # number of digits of a rounded number, enough for a label
 LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
 DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
-MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys to round down
+# Keys to round down.
+MORE_IS_SAFER = frozenset(
+    {
+        "noise_multiplier",
+        "sigma",
+        "scale",
+        "threshold_sigma",
+        "temperature",
+        "orders",
+        "strong_convexity",
+        "learning_rate",
+        "lipschitz",
+    }
+)
 
 
 def checked_kind(kind: str) -> str:
@@ -34,7 +47,7 @@ def checked_kind(kind: str) -> str:
     return kind
 
 
-@limited
+@limited_to(SEARCH)
 def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()) -> Chart:
     """Return the chart of a kind. Its notes include the findings that make the file unsound.
 
@@ -44,6 +57,10 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
     """
     if question.mechanism is not None and kind not in VARYING:
         raise InputError(f"--mechanism cannot be combined with {kind}, which varies no mechanism")
+    if question.cap is not None and kind not in VARYING:
+        raise InputError(f"--cap cannot be combined with {kind}, which has no axis of epsilon with a cap")
+    if question.cap is not None and not 0.0 < question.cap < math.inf:
+        raise InputError(f"--cap: expected a finite epsilon > 0, found {question.cap!r}")
     make: Callable[[Question], Chart] = load(PLOTS[checked_kind(kind)])
     return with_findings(make(question), diagnostics)
 

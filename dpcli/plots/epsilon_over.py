@@ -1,77 +1,104 @@
-"""A chart of epsilon over one key of one mechanism, with the file's value marked and its budget drawn."""
+"""A chart of epsilon over one number, with the file's value marked and its budget drawn."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
-from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
+from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
+from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
+TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn
+WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
 
 
 @dataclass(frozen=True, slots=True)
-class VariedKey:
-    """A key of one mechanism, and the values at which epsilon is drawn.
+class Varied:
+    """A number on which epsilon depends, and its values at which epsilon is drawn.
 
     Attributes:
-        entry: The mechanism.
-        name: Name of the key.
+        words: What is varied, for the subtitle.
+        name: Name of the number, for the marker.
         stated: Value in the file.
         values: Values at which epsilon is drawn, in increasing order, with `stated` among them.
+        pipeline_at: Function that returns the pipeline with another value.
+        scale: Scale of both axes.
+        notes: Notes on the values.
     """
 
-    entry: Entry
+    words: str
     name: str
     stated: float
     values: list[float]
+    pipeline_at: Callable[[float], Pipeline]
+    scale: Scale = "log"
+    notes: tuple[str, ...] = ()
 
 
-def chart(kind: str, title: str, label: str, question: Question, varied_key: VariedKey) -> Chart:
-    """Return the chart of epsilon at each value of a key. Both axes are logarithmic.
+def of_key(question: Question, entry: Entry, key: str, stated: float, values: list[float]) -> Varied:
+    """Return a key of one mechanism as what is varied."""
+
+    def pipeline_at(value: float) -> Pipeline:
+        return substitute(question.pipeline, ((entry.name, key),), value)
+
+    return Varied(f"mechanism {entry.name}", key.replace("_", " "), stated, values, pipeline_at)
+
+
+def chart(kind: str, title: str, label: str, question: Question, varied: Varied) -> Chart:
+    """Return the chart of epsilon at each value.
 
     Args:
         kind: Name of the kind of chart.
         title: Title of the chart.
         label: Label of the axis of values.
         question: Pipeline and settings of its account.
-        varied_key: The key and its values.
+        varied: What is varied.
 
     Raises:
         InputError: Epsilon is 0 for all values.
         CannotCertify: There is no finite epsilon.
     """
     account = question.headline()
-    target = (varied_key.entry.name, varied_key.name)
-
-    def pipeline_and_delta(value: float) -> tuple[Pipeline, float]:
-        return substitute(question.pipeline, (target,), value), account.delta
-
-    epsilon_curves = curves(question, account, varied_key.values, pipeline_and_delta)
+    epsilon_curves = curves(question, account, varied.values, lambda value: (varied.pipeline_at(value), account.delta))
     lines = tuple(line for line in map(_positive_line, epsilon_curves) if len(line.points) > 1)
     if not lines:
         raise InputError(f"nothing to draw: epsilon is 0 at delta = {account.delta!r} for all values of {label}")
-    value_span = log_span(x for line in lines for x, _ in line.points)
-    epsilon_span = log_span((y for line in lines for _, y in line.points), ROOM)
+    heights = [y for line in lines for _, y in line.points]
+    caps = [cap for cap in _caps(account, question) if cap[1] <= TALLEST * max(heights) or cap[1] == question.cap]
+    heights += [cap for _, cap in caps]
+    if varied.scale == "log":
+        value_span, epsilon_span = log_span(x for line in lines for x, _ in line.points), log_span(heights, ROOM)
+    else:
+        value_span, epsilon_span = (0.0, varied.values[-1]), (0.0, ROOM * max(heights))
+    limits = (Line(f"{word} {cap!r}", tuple((x, cap) for x in value_span), Tone.LIMIT, dashed=True) for word, cap in caps)
     bands = (band for curve in epsilon_curves for band in curve.bands(_upright))
     return Chart(
         kind=kind,
         title=title,
-        subtitle=f"{name_of(account)}, mechanism {varied_key.entry.name}: {setting(account)}",
-        x=Axis(label, *value_span, scale="log"),
-        y=Axis("epsilon", *epsilon_span, scale="log"),
-        lines=(*lines, *_budget_line(account, value_span, epsilon_span)),
+        subtitle=f"{name_of(account)}, {varied.words}: {setting(account)}",
+        x=Axis(label, *value_span, scale=varied.scale),
+        y=Axis("epsilon", *epsilon_span, scale=varied.scale),
+        lines=(*lines, *limits),
         bands=tuple(band for band in bands if all(epsilon > 0.0 for _, epsilon in band.lower)),  # as a log axis requires
-        markers=_file_marker(account, epsilon_curves, varied_key),
-        notes=(*certificates(epsilon_curves), *not_a_bound(account, question.accountants)),
+        markers=_file_marker(account, epsilon_curves, varied),
+        spans=tuple(span for curve in epsilon_curves for span in _error_bars(curve)),
+        notes=(*varied.notes, *certificates(epsilon_curves), *not_a_bound(account, question.accountants)),
     )
+
+
+def _error_bars(curve: EpsilonCurve) -> Iterator[Span]:
+    """Yield the interval of certified bounds at every PROBE-th value of those where it is wide."""
+    wide = [(x, e.lower, e.upper) for x, e in curve.epsilons if e.lower is not None and e.upper - e.lower > WIDE * e.upper]
+    for x, lower, upper in wide[::PROBE]:
+        yield Span("certified interval", x, lower, upper, curve.tone)
 
 
 def _upright(x: float, y: float) -> tuple[float, float]:
@@ -85,22 +112,18 @@ def _positive_line(curve: EpsilonCurve) -> Line:
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
-def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], varied_key: VariedKey) -> tuple[Marker, ...]:
+def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], varied: Varied) -> tuple[Marker, ...]:
     """Return the headline at the file's value as a marker; () if the lines differ from it, as the file then uses another value."""
-    stated = varied_key.stated
+    stated = varied.stated
     at_stated = (epsilon.upper for curve in epsilon_curves for value, epsilon in curve.epsilons if value == stated)
     drawn = min(at_stated, default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
-    label = f"this file: {varied_key.name.replace('_', ' ')} {few(stated)}, {epsilon_at_most(account)}"
-    return (Marker(label, stated, account.upper),)
+    return (Marker(f"this file: {varied.name} {few(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
 
 
-def _budget_line(account: Account, value_span: tuple[float, float], epsilon_span: tuple[float, float]) -> tuple[Line, ...]:
-    """Return the file's cap on epsilon as a line; () if it is for another delta or outside of the picture."""
+def _caps(account: Account, question: Question) -> list[tuple[str, float]]:
+    """Return the file's cap on epsilon, unless it is for another delta, and the cap of the question, each with a word for it."""
     verdict = None if account.budget is None else account.budget.epsilon
-    lowest, highest = epsilon_span
-    if verdict is None or verdict.delta != account.delta or not lowest <= verdict.cap <= highest:
-        return ()
-    points = tuple((value, verdict.cap) for value in value_span)
-    return (Line(f"budget {verdict.cap!r}", points, Tone.LIMIT, dashed=True),)
+    caps = [("budget", verdict.cap)] if verdict is not None and verdict.delta == account.delta else []
+    return caps if question.cap is None else [*caps, ("cap", question.cap)]

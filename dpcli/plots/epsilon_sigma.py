@@ -17,5 +17,5 @@ def chart(question: Question) -> Chart:
     stated = float(getattr(entry.spec, key))
     values = {*(stated * np.geomspace(*REACH, POINTS)).tolist(), stated}
     label = key.replace("_", " ")
-    noise = epsilon_over.VariedKey(entry, key, stated, sorted(values))
+    noise = epsilon_over.of_key(question, entry, key, stated, sorted(values))
     return epsilon_over.chart("epsilon-sigma", f"epsilon by {label}", label, question, noise)

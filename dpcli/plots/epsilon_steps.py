@@ -1,9 +1,16 @@
-"""epsilon-steps: epsilon against the number of steps."""
+"""epsilon-steps: epsilon against the number of steps, of one mechanism or of a whole run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import accumulate
+
+from dpcli.analysis.solved_keys import substitute
+from dpcli.base.errors import InputError
 from dpcli.document.chart import Chart
-from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
@@ -13,17 +20,69 @@ POINTS = 41  # number of values of steps
 REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
 SHORTEST_AXIS = 10.0  # the axis extends at least to this number of steps
 MOST = 10**18  # largest number of steps that a file may state
+FEW_ENTRIES = 8  # largest number of entries whose places are stated in the notes
+MANY_ENTRIES, FEW_POINTS = 100, 13  # more entries than the former have as many points as the latter, as each point is much work
+PLANNED = "each point is the epsilon of a run that was planned to end there"
 
 
 def chart(question: Question) -> Chart:
-    """Return the chart of epsilon by steps, from a hundredth of the file's steps to ten times. Raises InputError or CannotCertify."""
+    """Return the chart of epsilon by steps. Raises InputError or CannotCertify.
+
+    If the file has one mechanism, or one is named, its steps are varied from a hundredth of the file's to ten times. Otherwise the chart
+    follows the whole run, entry after entry in the order of the file.
+    """
+    lines = [line for line in resolve(question.pipeline, question.group_size) if not line.entries[0].spec.free]
+    if question.mechanism is None and len(lines) > 1:
+        return epsilon_over.chart("epsilon-steps", "epsilon in the course of the run", "steps", question, _course(question, lines))
     entry, key = varied(question, "steps")
     stated = _stated_steps(entry, question.pipeline.privacy.dataset_size)
     low = max(1.0, REACH[0] * stated)
     high = min(max(REACH[1] * stated, SHORTEST_AXIS), MOST)
     counts = {round(value) for value in np.geomspace(low, high, POINTS)} | {stated}
-    steps = epsilon_over.VariedKey(entry, key, float(stated), [float(count) for count in sorted(counts)])
+    steps = epsilon_over.of_key(question, entry, key, float(stated), [float(count) for count in sorted(counts)])
     return epsilon_over.chart("epsilon-steps", "epsilon by number of steps", "steps", question, steps)
+
+
+def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
+    """Return the steps of all charged lines, one line after the other. Raises InputError for disjoint parts, which have no order."""
+    if any(line.parts for line in lines):
+        raise InputError(
+            "expected entries that run one after the other, found disjoint parts of the data: name one (--mechanism NAME)"
+        )
+    ends = [*accumulate(_stated_steps(line.entries[0], question.pipeline.privacy.dataset_size) for line in lines)]
+    total = ends[-1]
+    points = POINTS if len(lines) <= MANY_ENTRIES else FEW_POINTS
+    counts = {max(1, round(value)) for value in np.linspace(0.0, float(total), points)} | {total}
+    notes: tuple[str, ...] = (PLANNED,)
+    if len(lines) <= FEW_ENTRIES:
+        counts |= {*ends, *(end + 1 for end in ends[:-1])}
+        notes = (
+            f"in this order: {', '.join(f'{line.name} to step {end:,}' for line, end in zip(lines, ends, strict=True))}",
+            PLANNED,
+        )
+
+    def pipeline_at(value: float) -> Pipeline:
+        index = int(np.searchsorted(ends, value))
+        kept = _with_named(question.pipeline, [entry for line in lines[: index + 1] for entry in line.entries])
+        first = ends[index - 1] if index else 0
+        if value == ends[index]:
+            return kept
+        return substitute(kept, ((lines[index].entries[0].name, "steps"),), value - first)
+
+    values = [float(count) for count in sorted(counts)]
+    return epsilon_over.Varied(f"{len(lines):,} entries in order", "steps", float(total), values, pipeline_at, "linear", notes)
+
+
+def _with_named(pipeline: Pipeline, entries: list[Entry]) -> Pipeline:
+    """Return the pipeline with these entries and those that they name, which are charged with them, and with no others."""
+    by_name = {entry.name: entry for entry in pipeline.mechanisms}
+    kept, wanted = set[str](), [entry.name for entry in entries]
+    while wanted:
+        name = wanted.pop()
+        if name not in kept:
+            kept.add(name)
+            wanted += named(by_name[name].spec)
+    return replace(pipeline, mechanisms=tuple(entry for entry in pipeline.mechanisms if entry.name in kept))
 
 
 def _stated_steps(entry: Entry, dataset_size: int | None) -> int:

@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.accountants.base import Bound, checked
-from dpcli.analysis.account import Account, account, attained, sound_profiles
+from dpcli.accountants.rounded_steps import rounded_steps
+from dpcli.analysis.account import Account, account, attained, profiles_of
 from dpcli.analysis.account_rows import AccountRow
+from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.analysis.solved_keys import Parameter, parameter_key
 from dpcli.base.errors import CannotCertify, InputError, InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.document.chart import SERIES, Band, Line, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.resolve import steps_of
 
 NARROW = 2e-3  # relative gap between certified bounds at which no other accountant is tried
+DIFFERENT = 250  # most different mechanisms of one account; more are rounded to that many, at a cost of less than 1 % of epsilon
 MOST_REASONS = 3  # largest number of reasons in an error
 MOST_NAMED = 2  # largest number of accountants that the label of a line names
 
@@ -38,6 +42,7 @@ class Question:
         delta: Delta; the file's if None.
         group_size: Number of units of privacy that change together.
         mechanism: Name of the mechanism to vary; None if only one can be varied.
+        cap: An epsilon that is drawn as a line; None for none.
         progress: Function of the numbers of computed values and of all values.
     """
 
@@ -46,6 +51,7 @@ class Question:
     delta: float | None = None
     group_size: int = 1
     mechanism: str | None = None
+    cap: float | None = None
     progress: Progress = quiet
 
     def headline(self) -> Account:
@@ -115,15 +121,20 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
     """Yield the finite bounds of the accountants. Each is computed within the accountant's allowance of work, when it is requested.
 
-    Lower bounds are left out if they do not hold for the pipeline. If no named accountant is sound, approximations are yielded.
+    Lower bounds are left out if they do not hold for the pipeline. Many similar mechanisms are rounded to fewer, in both directions. If no
+    named accountant is sound, approximations are yielded.
     """
-    profiles = sound_profiles(pipeline, names, group_size)
+    steps = steps_of(binding_charges(pipeline, group_size))
+    above, below = rounded_steps(steps, DIFFERENT, DIFFERENT) or (steps, steps)
+    profiles = profiles_of(above, names)
     pairs_are_attained = attained(pipeline, group_size)
-    for accountant, profile in profiles:
+    for (accountant, profile), (_, dominated) in zip(profiles, profiles_of(below, names), strict=True):
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, bound if pairs_are_attained else replace(bound, lower=None)
+                yield accountant.name, replace(bound, lower=None)  # even if the lower bound is refused
+                if bound.lower is not None and pairs_are_attained:
+                    yield accountant.name, bound if above is below else replace(bound, lower=dominated.epsilon(delta).lower)
     if not profiles:  # approximations are drawn only if they are named
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:

@@ -60,8 +60,7 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
 
     A folder that was created here and is empty at the end is removed. mode: permissions of a folder that is created.
 
-    Raises:
-        InputError: Another process has locked the folder, or it cannot be written.
+    Raises InputError if another process has locked the folder, or it cannot be written.
     """
     created, process = missing_folders(folder), this_process()
     lock = _lock(folder, mode)

@@ -98,7 +98,6 @@ def as_begun(plan: Plan, window: Sequence[str], rows: object) -> Plan:
     """Return the plan as it was when its session began. Commands that read the results of a session use it.
 
     Args:
-        plan: Plan of the file.
         window: Blocks of the session. They apply if the file has no window, because later commands have no option --window.
 
     Raises:

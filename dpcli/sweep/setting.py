@@ -18,8 +18,8 @@ from dpcli.file.keys.tables import KeyTable, SelectedTable
 from dpcli.file.pipeline.canonical import TOP, read_document
 from dpcli.file.pipeline.consistency import check
 from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.placeholders import with_placeholders
 from dpcli.file.pipeline.section import MECHANISMS, SectionTable
-from dpcli.file.pipeline.series import with_placeholders
 from dpcli.file.toml.findings import Findings, KeyFinding, Path, TooMany
 from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.placeholders import find_calibrate
 from dpcli.file.pipeline.read import refuse
-from dpcli.file.pipeline.series import find_calibrate
 from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import shown

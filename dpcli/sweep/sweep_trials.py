@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.toml.shown import first_names
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
+from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Entry
@@ -119,6 +119,15 @@ def _poisson(trials: Any) -> Masses:
     return 0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1))
 
 
+def _binomial(trials: Any) -> Masses:
+    """Return the binomial distribution: P(k+1) / P(k) = p (most-k) / ((1-p) (k+1)) with p = mean / most."""
+    most = trials.most
+    with localcontext(Context(prec=DIGITS + len(str(most)))):  # the power loses this number of digits
+        share = Decimal(trials.mean) / most
+        start, odds = (1 - share) ** most, share / (1 - share)
+    return 0, _by_ratios(start, 0, lambda k: odds * (most - k) / (k + 1))
+
+
 def _by_ratios(mass: Decimal, least: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
     """Yield probabilities, given the first one and the ratio of each to the one before it."""
     for k in count(least):
@@ -126,4 +135,8 @@ def _by_ratios(mass: Decimal, least: int, ratio: Callable[[int], Decimal]) -> It
         mass *= ratio(k)
 
 
-_MASSES: dict[type, Callable[[Any], Masses]] = {NegativeBinomial: _negative_binomial, PoissonTrials: _poisson}
+_MASSES: dict[type, Callable[[Any], Masses]] = {
+    NegativeBinomial: _negative_binomial,
+    PoissonTrials: _poisson,
+    BinomialTrials: _binomial,
+}

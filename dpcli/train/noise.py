@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dpcli.base.errors import InputError, InternalError
@@ -224,19 +226,28 @@ class Tree(Correlated):
     The estimate of a node combines its own value with the estimates of its two children, weighted by precision. With variances 1 and 2 v,
     the estimate has variance v' = 2 v / (2 v + 1), and the weight of the node's own value is v'. A prefix sum is the sum of the estimates
     of the nodes that correspond to the binary digits of its length. The noise of a step is the difference of two prefix sums. The state
-    has at most one node for each level.
+    has at most one node for each level. After the last step of one of several trees, another one begins with fresh noise.
+
+    sizes: Number of steps of each tree.
 
     Source: Kairouz et al. 2021, arXiv:2103.00039, Algorithm 1 and Appendix B (estimates from below, after Honaker 2015).
     """
 
-    __slots__ = ("_nodes", "_prefix")
+    __slots__ = ("_ends", "_nodes", "_prefix")
+
+    def __init__(self, std: float, stream: Stream, sizes: tuple[int, ...]) -> None:
+        super().__init__(std, stream, sum(sizes))
+        self._ends = [0, *accumulate(sizes)]
 
     def start(self, size: int) -> None:
         self._nodes: list[Reals] = []
         self._prefix = np.zeros(size)
 
     def step(self, number: int) -> Reals:
-        """Return the noise of step t, which completes one node on each level up to the number of trailing binary zeros of t."""
+        """Return the noise of step t of a tree, which completes one node on each level up to the number of trailing binary zeros of t."""
+        number -= self._ends[bisect_left(self._ends, number) - 1]
+        if number == 1:
+            self.start(len(self._prefix))
         node, variance = self.draw(len(self._prefix)), 1.0
         while number % 2 == 0:
             number //= 2
@@ -288,7 +299,7 @@ def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise
 # Functions that return the noise, by the type of the mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
-    TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.iterations),
+    TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.sizes),
     ToeplitzSpec: _toeplitz,
     BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),
     BufferedToeplitzSpec: _buffered,

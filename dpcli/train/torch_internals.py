@@ -1,8 +1,7 @@
-"""Everything that the package uses of torch without a public name. No other file imports any of it.
+"""The private names of torch that the package imports. No other file imports any of them, so a new version of torch changes only this one.
 
-Each name stands with its purpose and with a version of torch that has it, as its history tells; nothing below 2.13 is tested. The public
-names of later versions may replace them here. Attributes of tensors, modules and graph nodes that begin with an underscore are read in
-place: `_version` and `_base` of a tensor, `_parameters` and the like of a module, and `_saved_self` and the like of a node.
+The comment on a name gives the first version of torch that has it, and its purpose here. Private attributes of tensors, modules and graph
+nodes, such as `_version`, `_parameters` and `_saved_self`, are read where they are needed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 import torch
 
-# 2.0. The state of vmap: which tensors it wraps, their dimension of records, and what they wrap. For the replay of draws within vmap.
+# 2.0. The state of vmap: which tensors it wraps, and along which dimension. For the replay of draws within vmap.
 from torch._C import _functorch as functorch
 
 # 2.0. The key of torch's Python dispatcher, which fake tensors of a symbolic size need. For following a program without records.
@@ -20,7 +19,7 @@ from torch._dispatch.python import enable_python_dispatcher
 # 2.3. Operators outside of vmap while it runs. For the replay of draws within vmap.
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-# 2.0. Tensors without numbers, and their errors where a program asks for numbers. For following a program without records.
+# 2.0. Tensors without numbers, and the errors that they raise if a program reads a number. For following a program without records.
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 
 # 1.0. The module that holds the hooks of all modules. For comparing them between steps.
@@ -34,7 +33,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNorm
 # 2.0. The modes that intercept functions. For the refusal of a step within one.
 from torch.overrides import _get_current_function_mode_stack as function_modes
 
-# 2.0. The mode of a default device, which combines no records. For the same refusal.
+# 2.0. The mode of a default device, which combines no records and is allowed around a step.
 from torch.utils._device import DeviceContext
 
 # 2.0. A mode that intercepts operators, the modes in use, and a block without them. For following, recording and replaying a program.
@@ -90,7 +89,7 @@ def saved_tensors_hooks() -> object:
 
 
 def source_of_symbol(name: str) -> Any:
-    """Return what names a symbolic size in messages. Torch has the class since 2.1; its module takes a second to import."""
+    """Return the name of a symbolic size in torch's form. Torch has the class since 2.1; its module takes a second to import."""
     from torch._dynamo.source import ConstantSource
 
     return ConstantSource(name)

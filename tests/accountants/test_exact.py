@@ -28,7 +28,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, 
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.numerics.work import limited
 from tests import oracles
@@ -261,7 +261,7 @@ def test_next_to_the_largest_loss_delta_keeps_its_digits(epsilon: float, count: 
 
 
 def test_losses_of_very_different_sizes_are_no_internal_error() -> None:
-    steps = ((Approx(6e183, 2e-219), 1), (Pure(3e-172), 1), (Laplace(3.303e10), 1))
+    steps = ((approx(6e183, 2e-219), 1), (Pure(3e-172), 1), (Laplace(3.303e10), 1))
     for profile in (ExactProfile(steps), EXACT.profile(steps)):
         with suppress(NotRepresentable):
             assert profile.epsilon(2.9e-89).upper > 5e183

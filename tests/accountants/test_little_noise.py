@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcli.accountants.base import Steps, checked
-from dpcli.accountants.directions import Losses, directions, each_way
+from dpcli.accountants.directions import Losses, directions, dominating_compositions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.solved_keys import NOISE_KEYS
 from dpcli.base.errors import InputError, NotRepresentable
@@ -125,7 +125,7 @@ def wrong(steps: Steps, delta: float) -> Iterator[str]:
         if low > 0.0 and again.upper < delta * (1.0 - LOOSE - 1e-11 * low):
             yield f"delta({low}) is {again}"
     if delta >= HELD:
-        yield from disagreements([directions(way) for way in each_way(steps)], delta, low, bound.upper)
+        yield from disagreements([directions(way) for way in dominating_compositions(steps)], delta, low, bound.upper)
 
 
 def mixed(source: Random) -> Steps:

@@ -31,7 +31,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.atoms import AtomicLoss
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Free, Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.grid.composed_losses import GridTarget, plan_grid
@@ -114,13 +114,13 @@ def k_fold_response(epsilon: float, count: int, delta: float) -> float:
 
 def test_stated_guarantees_compose_as_the_optimal_theorem_says() -> None:
     """(e, d) claims: 1 - (1-d)^k of infinite loss, the rest is randomised response."""
-    bound = PldProfile(((Approx(0.1, 1e-7), 10),)).epsilon(1e-5)
+    bound = PldProfile(((approx(0.1, 1e-7), 10),)).epsilon(1e-5)
     lost = -math.expm1(10 * math.log1p(-1e-7))
     exact = k_fold_response(0.1, 10, (1e-5 - lost) / (1.0 - lost))
     assert bound.lower is not None and bound.lower <= exact * (1.0 + 1e-9) and exact <= bound.upper * (1.0 + 1e-9)
     assert bound.upper - bound.lower <= 1e-6
     with pytest.raises(NotRepresentable, match="revealed with probability 1e-06"):
-        PldProfile(((Approx(0.1, 1e-7), 10),)).epsilon(1e-7)
+        PldProfile(((approx(0.1, 1e-7), 10),)).epsilon(1e-7)
 
 
 def brute_force(pairs: list[tuple[list[float], list[float]]], epsilon: float) -> float:
@@ -202,7 +202,7 @@ ANY = st.one_of(
     MECHANISMS,
     st.builds(Laplace, st.floats(0.01, 2.0)),
     st.builds(Pure, st.floats(0.01, 2.0)),
-    st.builds(Approx, st.floats(0.01, 2.0), st.floats(1e-12, 1e-8)),
+    st.builds(approx, st.floats(0.01, 2.0), st.floats(1e-12, 1e-8)),
     st.builds(DiscreteLaplace, st.floats(0.5, 20.0), st.integers(1, 4)),
     st.builds(DiscreteGaussian, st.floats(0.5, 20.0), st.integers(1, 3)),
     st.just(Free()),
@@ -299,7 +299,7 @@ def test_the_top_atom_is_never_lost(epsilon: float, rate: float, count: int, log
     assert bound.upper >= count * largest + math.log1p(-math.exp(log_delta - log_mass)) - 1e-9
 
 
-@pytest.mark.parametrize("draws", by_tier(None, 80, 250))
+@pytest.mark.parametrize("draws", by_tier(None, 40, 250))
 def test_places_far_from_zero_are_exact_or_refused(draws: int) -> None:
     """Many large losses beside a narrow one: cells whose numbers no machine word holds are not laid."""
     random, answered = Random(f"{SEED}/{draws}"), 0
@@ -316,7 +316,7 @@ def test_places_far_from_zero_are_exact_or_refused(draws: int) -> None:
     assert answered
 
 
-@pytest.mark.parametrize("draws", by_tier(None, 2, 20))
+@pytest.mark.parametrize("draws", by_tier(None, 1, 20))
 def test_what_a_grid_loses_in_very_many_steps_is_counted(draws: int) -> None:
     """Losses far below any spacing that many steps allow: what is trimmed in each round may exceed every float, and is then infinite."""
     random = Random(f"{SEED}/many/{draws}")

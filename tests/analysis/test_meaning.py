@@ -290,7 +290,7 @@ def test_every_type_has_one_profile(kind: str) -> None:
     same_as_account(subject.pipeline, subject.source)
 
 
-@pytest.mark.parametrize("points", by_tier(5, 19, None))
+@pytest.mark.parametrize("points", by_tier(4, 8, 19))
 def test_disjoint_parts_have_the_largest_of_their_profiles(points: int) -> None:
     noise = [entry("gaussian", name="a", noise_multiplier=3.0, steps=4), entry("laplace", name="b", noise_multiplier=2.0)]
     common = entry("laplace", name="c", noise_multiplier=5.0)

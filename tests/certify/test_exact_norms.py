@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
@@ -37,7 +38,9 @@ def setting(random: Random, steps: int) -> dict[str, float | int]:
 
 
 def tree(random: Random, steps: int) -> CorrelatedSpec:
-    return TreeSpec(**setting(random, steps))  # type: ignore[arg-type]
+    spec = TreeSpec(**setting(random, steps))  # type: ignore[arg-type]
+    cut = random.randint(0, spec.iterations - 1)  # one tree, or two
+    return replace(spec, trees=(cut, spec.iterations - cut)) if cut else spec
 
 
 def stated(random: Random, steps: int) -> CorrelatedSpec:
@@ -68,8 +71,14 @@ def encoder(spec: CorrelatedSpec) -> Matrix:
     """The encoder by its definition, from the decimals."""
     n = spec.iterations
     if isinstance(spec, TreeSpec):
-        sizes = [2**level for level in range(n.bit_length())]
-        nodes = [(start, start + size) for size in sizes for start in range(0, n - size + 1, size)]
+        powers = [2**level for level in range(n.bit_length())]
+        ends = [0, *itertools.accumulate(spec.sizes)]
+        nodes = [
+            (node, node + size)
+            for start, end in itertools.pairwise(ends)
+            for size in powers
+            for node in range(start, end - size + 1, size)
+        ]
         return [[Fraction(start <= t < end) for t in range(n)] for start, end in nodes]
     column = [Fraction(0)] * n
     if isinstance(spec, ToeplitzSpec) and spec.coefficients is not None:

@@ -53,6 +53,7 @@ def joined(text: str) -> str:
     return "".join(text.replace("<wbr>", "").split())
 
 
+@pytest.mark.long
 def test_certify_prints_the_digest_of_what_it_writes_and_checks(proof: Path, tmp_path: Path) -> None:
     """The same file, in JSON too, whether or not it is written."""
     assert json.loads(dpcli("certify", SGD, "-f", "json").out)["certificate_sha256"] == digest(proof)

@@ -50,7 +50,7 @@ def test_training_is_proved_on_both_sides() -> None:
     ]
 
 
-@pytest.mark.sampled(0, 2)
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta", "epsilon"), WEAK)
 def test_weak_rates(rate: str, noise: str, steps: int, delta: str, epsilon: str) -> None:
     """Each epsilon, a digit up, is enough; a digit down it is not."""
@@ -65,7 +65,7 @@ def test_weak_rates(rate: str, noise: str, steps: int, delta: str, epsilon: str)
             checker.show([part], wrong, "remove")
 
 
-@pytest.mark.parametrize("cases", by_tier(2, 4, 400))
+@pytest.mark.parametrize("cases", by_tier(1, 2, 400))
 def test_a_proof_and_the_accountants_agree(cases: int) -> None:
     """`prove` itself raises where the checker's bound contradicts a certified interval; most headlines are proved as they are printed."""
     random, proved, sharp = Random(f"{SEED} proofs {cases}"), 0, 0
@@ -93,7 +93,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
-@pytest.mark.parametrize("cases", by_tier(None, 8, 3000))
+@pytest.mark.parametrize("cases", by_tier(None, 4, 3000))
 def test_no_plan_proves_what_is_false(cases: int) -> None:
     """Epsilon is 1 % too small, or a lower bound 1 % too large, and any number of the plan is anything."""
     random = Random(f"{SEED} lies {cases}")
@@ -257,7 +257,7 @@ def test_a_stated_rho_has_the_proof_that_a_renyi_curve_has() -> None:
     assert (proof.epsilon, proof.lower) == (proof.headline, None)
     plan = {"method": "contour", "t": "1", "h": "1", "frequencies": 9, "parts": [{}], "bits": 64}
     claim = {"bound": "upper", "epsilon": "1", "delta": "0.1", "proofs": {"remove": plan}}
-    with pytest.raises(checker.Unproved, match="a method for what is known by its rho"):
+    with pytest.raises(checker.Unproved, match="a method that applies to a part with rho alone"):
         checker.show(proof.certificate["parts"], claim, "remove")
 
 
@@ -357,7 +357,7 @@ def test_both_tails_of_a_discrete_gaussian_are_bounded() -> None:
     )
     weights = {x: math.exp(-x * x / 200.0) for x in range(-400, 401)}
     beyond = sum(weight for x, weight in weights.items() if not -14 <= x + 1 <= 15) / sum(weights.values())
-    assert float(part.lost.upper()) >= beyond
+    assert float(part.infinite_mass.upper()) >= beyond
 
 
 def test_a_certificate_in_which_a_key_stands_twice_is_no_certificate(tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_a_replaced_record_has_the_pair_of_opposite_shifts() -> None:
         order = checker.number(str(Fraction(z)))
         form = proof_search.form_of(part, "remove")
         plan = form.quadrature([proof_search.Accuracy(z, 0.0, -30.0)])
-        moment = float(checker.SmoothPart(part, "remove").at(order, plan).mid())
+        moment = float(checker.SmoothPart(part, "remove").moment(order, plan).mid())
         expected = float((p * (p / mirrored) ** z).sum() * step)
         assert moment == pytest.approx(expected, rel=1e-7), seed
         assert math.exp(form.log_moment(z)) == pytest.approx(expected, rel=1e-7), seed
@@ -546,11 +546,14 @@ def test_closed_forms_are_the_integrals_over_their_densities() -> None:
                 expected += np.exp(z * e0) / 2 + np.exp(-(z + 1) * e0) / 2
             part = checker.ClosedPart({"kind": kind, "epsilon": str(Fraction(e0))}, "remove")
             order, height = (checker.number(str(Fraction(value))) for value in (t, y))
-            value = part.at(checker.acb(order, height), {})
+            value = part.moment(checker.acb(order, height), {})
             assert complex(float(value.real.mid()), float(value.imag.mid())) == pytest.approx(expected, rel=1e-9), (seed, kind)
             for higher in (1.0, 1.5, 4.0):
-                further = part.at(checker.acb(order, height * higher), {})
-                assert abs(further) <= part.decay(order, height, {}) * part.at(order, {}) * (1 + checker.arb("1e-20")), (seed, kind)
+                further = part.moment(checker.acb(order, height * higher), {})
+                assert abs(further) <= part.decay_bound(order, height, {}) * part.moment(order, {}) * (1 + checker.arb("1e-20")), (
+                    seed,
+                    kind,
+                )
 
 
 def test_a_sample_of_all_records_is_no_sample() -> None:

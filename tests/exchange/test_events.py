@@ -146,6 +146,7 @@ stated = st.one_of(
     st.builds(lambda e, n: one("pure-dp", None, n, epsilon=e), log_uniform(-3.0, 0.5), steps),
     st.builds(lambda e, d: one("approx-dp", epsilon=e, delta=d), log_uniform(-3.0, 0.5), log_uniform(-12.0, -6.0)),
     st.builds(lambda r, n: one("zcdp", None, n, rho=r), log_uniform(-4.0, 0.0), steps),
+    st.builds(lambda r, x: one("zcdp", rho=r, xi=x), log_uniform(-4.0, 0.0), log_uniform(-4.0, 0.0)),
     st.builds(lambda e: one("exponential", epsilon=e), log_uniform(-3.0, 0.5)),
     st.builds(lambda e: one("permute-and-flip", epsilon=e), log_uniform(-3.0, 0.5)),
     st.just(one("post-processing")),
@@ -156,6 +157,11 @@ come_or_go = st.one_of(
     ),
     st.builds(
         lambda nm, n: one("tree-aggregation", noise_multiplier=nm, iterations=n, max_participations=1), finite, st.integers(1, 300)
+    ),
+    st.builds(
+        lambda nm, n: one("tree-aggregation", noise_multiplier=nm, iterations=n + 9, max_participations=1, trees=(n, 9)),
+        finite,
+        st.integers(1, 300),
     ),
 )
 responses = st.one_of(
@@ -301,8 +307,8 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
         "SampledWithReplacementDpEvent",
     ),
     "unknown": ({"type": "ShuffledDpEvent", "event": GAUSSIAN}, "ShuffledDpEvent"),
-    "trees": (STEPS, "several"),
-    "xi": ({"type": "ZCDpEvent", "rho": 0.1, "xi": 0.2}, "xi = 0"),
+    "no trees": ({**STEPS, "step_counts": []}, "iterations"),
+    "xi": ({"type": "ZCDpEvent", "rho": 0.1, "xi": -0.2}, "xi"),
     "twice sampled": (
         {
             "type": "PoissonSampledDpEvent",
@@ -395,6 +401,7 @@ NO_PIPELINE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "adaptive": ({}, {"adaptive": True}, "adaptive"),
     "half a batch": ({"sampling": {"scheme": "fixed-size", "rate": 0.1}}, {"adjacency": "replace-one"}, "dataset_size"),
     "another adjacency": ({"type": "zcdp", "rho": 0.1, "adjacency": "add-remove"}, {"adjacency": "replace-one"}, "adjacency"),
+    "failures": ({"type": "zcdp", "rho": 0.1, "delta": 1e-9}, {}, "delta"),
     "odd": ({"type": "discrete-laplace", "scale": 9.0, "sensitivity": 3}, {"adjacency": "replace-one"}, "odd"),
     "participations": (
         {"type": "tree-aggregation", "noise_multiplier": 9.0, "iterations": 8, "max_participations": 2},
@@ -488,6 +495,14 @@ def test_a_field_that_is_new_is_not_passed_over() -> None:
 
     with pytest.raises(InputError, match="found clipped_twice too"):
         dpcli.from_dp_event(GaussianDpEvent(), adjacency="add-remove")
+
+
+def test_a_binomial_number_of_trials_has_no_event() -> None:
+    text = (ROOT / "examples" / "tuning.toml").read_text()
+    binomial = text.replace('"geometric", mean = 10', '"binomial", mean = 10, most = 20')
+    assert binomial != text
+    refused = run("export", "dp-accounting", "-", stdin=binomial.encode())
+    assert refused.code == 2 and "no binomial number of trials" in refused.err
 
 
 @pytest.mark.needs("dp_accounting")

@@ -22,6 +22,7 @@ from dpcli.exchange.tumult import file_of_session, session_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
+from dpcli.mechanisms.stated.renyi import ZcdpSpec
 from tests.cases import of_each
 from tests.command import dpcli as command
 from tests.command import dpcli as run
@@ -364,7 +365,7 @@ def test_what_has_no_words_in_a_file_is_refused_by_its_name() -> None:
             session({"privacy_budget": budget, "protected_changes": changes})
 
 
-def test_zcdp_that_may_fail_is_refused() -> None:
+def test_zcdp_that_may_fail_keeps_its_delta() -> None:
     call = next(case["accountant"] for case in VECTORS["opendp"] if "Concentrated" in case["measure"])
     inner = {
         **call["__kwargs__"],
@@ -375,8 +376,8 @@ def test_zcdp_that_may_fail_is_refused() -> None:
             "__module__": "measures",
         },
     }
-    with pytest.raises(InputError, match="zCDP without a delta"):
-        accountant({**call, "__kwargs__": inner})
+    spec = accountant({**call, "__kwargs__": inner}).mechanisms[0].spec
+    assert isinstance(spec, ZcdpSpec) and (spec.rho, spec.xi, spec.delta) == (0.1, 0.0, 1e-9)
 
 
 NEEDS_SAMPLING = {"tf-privacy": ["--sampling", "poisson"], "jax-privacy": ["--sampling", "poisson"]}
@@ -453,6 +454,8 @@ REFUSED = [
     ('"unit"\n', '"record"\n', "stated for a record"),
     ("delta = 1e-6", "delta = 1e-6, adaptive = true", "expected adaptive = false"),
     ("epsilon = 0.7", 'epsilon = 0.7\nadjacency = "zero-out"', "stated under zero-out"),
+    ('"pure-dp"\nepsilon = 0.7', '"zcdp"\nrho = 0.1\ndelta = 1e-9', "it states delta = 1e-09"),
+    ('"pure-dp"\nepsilon = 0.7', '"zcdp"\nrho = 0.1\nxi = 0.5', "it states xi = 0.5"),
     ("[[mechanism]]", '[[mechanism]]\nname = "b"\ntype = "zcdp"\nrho = 0.1\nstated_for = "unit"\n[[mechanism]]', "found 2"),
 ]
 

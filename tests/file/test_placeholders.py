@@ -9,9 +9,9 @@ import pytest
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS as TYPES
 from dpcli.file.keys.kinds import CALIBRATE, WholeNumber
+from dpcli.file.pipeline.placeholders import COVERED, NOISE
 from dpcli.file.pipeline.read import examine
 from dpcli.file.pipeline.section import MECHANISMS
-from dpcli.file.pipeline.series import COVERED, NOISE
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.write import value_text
 

@@ -68,7 +68,12 @@ def test_did_you_mean() -> None:
         ("queries", "steps", "did you mean 'steps'"),
         ("rate", None, "it belongs in sampling = { ... }"),
         ("unit", None, "it belongs in [privacy]"),
-        ("delta", None, "it belongs in [privacy] or [budget] or a mechanism of type propose-test-release, approx-dp"),
+        (
+            "delta",
+            None,
+            "it belongs in [privacy] or [budget] or a mechanism of type truncated-laplace, truncated-discrete-laplace, "
+            "propose-test-release, ...",
+        ),
         ("rho", None, "it belongs in [budget] or a mechanism of type zcdp"),
         ("format", None, "it belongs in the top of the file"),
         ("sampling_rate", None, "did you mean 'rate' in sampling = { ... }"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.gate import policy as policies
-from dpcli.gate.policy import matches
+from dpcli.gate import path_patterns
+from dpcli.gate.path_patterns import matches
 from tests.cases import of_each
 from tests.command import ROOT, Result, dpcli
 from tests.gate.repositories import git
@@ -185,8 +185,8 @@ def test_no_pattern_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
         tried.append(part)
         return plain(part, path, at)
 
-    plain = policies._ends_after
-    monkeypatch.setattr(policies, "_ends_after", counted)
+    plain = path_patterns._ends_after
+    monkeypatch.setattr(path_patterns, "_ends_after", counted)
     for part in ("*a", "**a", "**/", "?*"):
         tried.clear()
         assert not matches(part * 60 + "b", "a" * 3000)

@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.policy import matches
+from dpcli.gate.path_patterns import matches
 from dpcli.gate.requirements import horizon_condition, runs_that_fit
 from tests.cases import of_each
 from tests.command import dpcli

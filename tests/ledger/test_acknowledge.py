@@ -25,6 +25,7 @@ def acknowledge(place: Place, finding: str, *, why: str = "the board knows") -> 
     return done.code, done.out + done.err
 
 
+@pytest.mark.long
 @ON_BOTH
 def test_a_finding_is_answered_word_for_word_and_stays_in_sight(place: Place) -> None:
     with init(place.url, DATASET, terms()) as ledger:

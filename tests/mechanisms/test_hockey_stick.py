@@ -20,7 +20,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Free, Pure, approx
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from tests import oracles
 from tests.cases import of_each
@@ -127,14 +127,14 @@ def test_stated_approx_dp(epsilon: float, share: float, log10_delta: float) -> N
     with mp.workdps(oracles.DIGITS):
         kept = 1 - mp.mpf(stated)
         pair = ([mp.mpf(stated), *(kept * x for x in p), 0], [0, *(kept * x for x in q), mp.mpf(stated)])
-    exact_and_tight(Approx(epsilon, stated), lambda e: oracles.finite_delta(*pair, e), total, 1e-5)
+    exact_and_tight(approx(epsilon, stated), lambda e: oracles.finite_delta(*pair, e), total, 1e-5)
 
 
 def test_stated_approx_dp_says_nothing_below_its_delta() -> None:
-    assert Approx(1.0, 1e-5).approx_dp(1e-6) == math.inf
-    assert Approx(1.0, 1e-5).approx_dp(0.0) == math.inf
-    assert Approx(1.0, 1e-5).approx_dp(1e-5) == pytest.approx(1.0, rel=1e-9)
-    assert Approx(1.0, 1e-5).delta_floor() == 1e-5
+    assert approx(1.0, 1e-5).approx_dp(1e-6) == math.inf
+    assert approx(1.0, 1e-5).approx_dp(0.0) == math.inf
+    assert approx(1.0, 1e-5).approx_dp(1e-5) == pytest.approx(1.0, rel=1e-9)
+    assert approx(1.0, 1e-5).delta_floor() == 1e-5
 
 
 @of_each("delta", DELTAS)
@@ -202,7 +202,7 @@ def test_composed_gaussians_share_delta(delta: float) -> None:
 
 
 def test_composed_stated_deltas_add_up() -> None:
-    composed = Composed(((Approx(0.1, 1e-6), 3), (Approx(0.2, 2e-6), 1)))
+    composed = Composed(((approx(0.1, 1e-6), 3), (approx(0.2, 2e-6), 1)))
     assert composed.delta_floor() == pytest.approx(5e-6, rel=1e-15)
     assert composed.approx_dp(5e-6) == pytest.approx(0.5, rel=1e-9)
 
@@ -221,7 +221,7 @@ def test_post_processing_is_free() -> None:
     assert Free().approx_dp(0.0) == Free().zcdp() == Free().gdp() == 0.0
 
 
-@of_each("inner", [Pure(0.7), Laplace(2.0), Gaussian(1.0), Approx(1.0, 1e-3)])
+@of_each("inner", [Pure(0.7), Laplace(2.0), Gaussian(1.0), approx(1.0, 1e-3)])
 @of_each("rate", [1e-6, 0.1, 0.9])
 def test_a_sample_smaller_than_delta_hides_everything(inner: Mechanism, rate: float) -> None:
     sampled = PoissonSampled(inner, rate)

@@ -63,7 +63,7 @@ def true_delta(blanked: bool, epsilon: float, categories: int, at: float) -> mp.
     return max(max(p - grown * q, mp.mpf(0)) for p, q in pairs)
 
 
-@pytest.mark.parametrize("draws", by_tier(2, 8, 100))
+@pytest.mark.parametrize("draws", by_tier(2, 4, 100))
 @of_each("kind", [RandomizedResponse, BlankedResponse])
 def test_delta_holds_up_to_the_largest_epsilons(kind: type, draws: int) -> None:
     """By every accountant that answers: a probability is no sum of two large logarithms; differences of large numbers are rounded up."""

@@ -30,7 +30,7 @@ from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure
+from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure, approx
 from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
 from dpcli.numerics.mixture import binomial_mixture
 from tests.cases import of_each
@@ -68,8 +68,8 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (ExponentialSpec(epsilon=0.5, stated_for="unit"), CROWD, ExponentialChoice(1.5)),
     (ExponentialSpec(epsilon=0.5, stated_for="record"), CROWD, ExponentialChoice(7.5)),
     (ReportNoisyMaxSpec(epsilon=0.5, noise="gumbel", stated_for="unit"), CROWD, ExponentialChoice(1.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5), ADD, noisy_maximum(0.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5), ADD, noisy_maximum(0.5, laplace=True)),
+    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5, laplace=True)),
     (PermuteAndFlipSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
     (SparseVectorSpec(epsilon=0.5, answers=7), ADD, Pure(0.5)),
     (PureSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
@@ -77,8 +77,8 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (PureSpec(epsilon=0.5, adjacency=Adjacency.ZERO_OUT), REPLACE, Pure(1.0)),
     (PureSpec(epsilon=0.5, adjacency=Adjacency.REPLACE_ONE), REPLACE, StatedPure(0.5)),
     (PureSpec(epsilon=0.0), CROWD, Free()),
-    (ApproxSpec(epsilon=0.5, delta=1e-6), ADD, Approx(0.5, 1e-6)),
-    (ApproxSpec(epsilon=0.5, delta=1e-6, adjacency=Adjacency.ADD_REMOVE), REPLACE, Group(Approx(0.5, 1e-6), 2)),
+    (ApproxSpec(epsilon=0.5, delta=1e-6), ADD, approx(0.5, 1e-6)),
+    (ApproxSpec(epsilon=0.5, delta=1e-6, adjacency=Adjacency.ADD_REMOVE), REPLACE, Group(approx(0.5, 1e-6), 2)),
     (ZcdpSpec(rho=0.1, stated_for="record"), CROWD, Group(StatedZcdp(0.1), 15)),
     (RdpSpec(orders=(2.0,), values=(0.1,), stated_for="unit"), CROWD, Group(Renyi((2.0,), (0.1,)), 3)),
     (PostProcessingSpec(), CROWD, Free()),
@@ -157,7 +157,7 @@ def chain(size: int, length: int, seed: int) -> list[Array]:
     return [row / row.sum() for row in np.exp(logs)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(st.integers(2, 4), st.integers(2, 5), st.integers(0, 2**32 - 1))
 def test_group_theorems_cover_random_chains(size: int, length: int, seed: int) -> None:
     """k single changes in a row, each covered by the record-level mechanism: the ends are covered by its group."""
@@ -192,7 +192,7 @@ def test_renyi_group_theorem_by_its_formula() -> None:
 @pytest.mark.parametrize(("epsilon", "size"), [(0.5, 2), (1e-9, 4), (2.0, 3)])
 def test_approx_group_theorem_by_its_formula(epsilon: float, size: int) -> None:
     stated, growth = 1e-6, math.fsum(math.exp(i * epsilon) for i in range(size))
-    group = Group(Approx(epsilon, stated), size)
+    group = Group(approx(epsilon, stated), size)
     assert group.approx_dp(stated * growth * 1.3) <= size * epsilon * (1.0 + 1e-9)
     assert group.approx_dp(stated * growth * 0.99) == math.inf
     assert group.approx_dp(0.0) == math.inf

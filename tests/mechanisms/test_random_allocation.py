@@ -25,7 +25,7 @@ from dpcli.mechanisms.sampling.random_allocation import FiniteOutcomes, RandomAl
 from dpcli.mechanisms.sampling.schemes import BallsInBins
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from tests.strategies import entry, pipeline
 
 TOLERANCE = 2e-3  # the lattice's own error, of second order in its spacing
@@ -107,10 +107,10 @@ def test_a_lopsided_step_by_enumeration() -> None:
 
 def test_a_stated_delta_stays() -> None:
     """What reveals the record with probability d in its step does so in the pass; that it is absent, only where all steps show it."""
-    remove, add = curves(RandomAllocation(Approx(1.0, 1e-6), 10))
+    remove, add = curves(RandomAllocation(approx(1.0, 1e-6), 10))
     assert math.exp(remove.log_delta(1.2)) == pytest.approx(1e-6, rel=1e-9, abs=0.0)
     assert math.exp(add.log_delta(2.0)) < 1e-20
-    assert math.isinf(RandomAllocation(Approx(1.0, 1e-6), 10).approx_dp(5e-7))
+    assert math.isinf(RandomAllocation(approx(1.0, 1e-6), 10).approx_dp(5e-7))
 
 
 @pytest.mark.sampled(1, 5)
@@ -123,7 +123,7 @@ def test_the_pair_is_a_pair(inner: Mechanism, bins: int) -> None:
         assert np.exp(pair.log_q).sum() == pytest.approx(1.0, abs=1e-13)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7)])
 def test_more_bins_never_cost_more(inner: Mechanism) -> None:
     """Nor does a pass ever cost more than one unsampled step; what the lattice adds is above both."""

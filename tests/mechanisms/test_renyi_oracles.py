@@ -152,7 +152,7 @@ SAMPLED = [
 SIDES = {"remove": MixtureRemoveLoss, "add": MixtureAddLoss}
 
 
-@pytest.mark.sampled(2, 8)
+@pytest.mark.sampled(1, 4)
 @pytest.mark.parametrize(("mu", "rate", "z", "records"), SAMPLED)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_sampled_gaussian(direction: str, mu: float, rate: float, z: float, records: int) -> None:
@@ -172,7 +172,7 @@ def test_sampled_gaussian_replaced(mu: float, rate: float, z: float) -> None:
     assert exact <= found <= exact * (1 + mp.mpf("1e-11"))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @given(st.floats(-2.0, 0.5), st.floats(-4.0, -0.01), st.floats(-14.0, 1.0))
 @settings(max_examples=10)
 def test_sampled_gaussian_replaced_anywhere(log10_mu: float, log10_rate: float, log10_z: float) -> None:

@@ -18,7 +18,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Renyi, RenyiPairLoss, Zcdp
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_delta
@@ -88,7 +88,7 @@ def test_a_single_order_is_used_to_its_last_digit(order: float) -> None:
 def test_what_has_neither_still_says_why() -> None:
     with pytest.raises(NotRepresentable, match="no dominating pair"):
         directions(((Zcdp(0.1), 1),))
-    assert directions(((Approx(0.1, 1e-9), 1), (Zcdp(0.1), 1)))
+    assert directions(((approx(0.1, 1e-9), 1), (Zcdp(0.1), 1)))
     with pytest.raises(NotRepresentable, match="infinite losses"):
         ExactProfile(((Gaussian(1.0), 1), (Zcdp(0.1), 1))).epsilon(1e-6)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 import dpcli
 from dpcli.analysis.account import account
@@ -33,11 +33,12 @@ from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.sampling.schemes import Unsampled
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from tests.cases import of_each
-from tests.mechanisms.trials import BINOMIALS, TRIALS, generating, selected
+from tests.mechanisms.trials import NEGATIVE_BINOMIALS, TRIALS, Counts, generating, selected
 from tests.strategies import entry, pipeline
 
 ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 40.0])
@@ -45,13 +46,13 @@ ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 40.0])
 
 def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
     kept = p > 0
-    return math.log(float((p[kept] ** order * q[kept] ** (1.0 - order)).sum())) / (order - 1.0)
+    return float(logsumexp(order * np.log(p[kept]) + (1.0 - order) * np.log(q[kept]))) / (order - 1.0)
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("trials", TRIALS, ids=str)
 @pytest.mark.parametrize("e0", [0.1, 1.0, 3.0])
-def test_pure_runs_by_enumeration(trials: NegativeBinomial | PoissonTrials, e0: float) -> None:
+def test_pure_runs_by_enumeration(trials: Counts, e0: float) -> None:
     """Every pair of extreme points of e0-DP on three ordered outcomes, at many base rates."""
     bound = RepeatAndSelect(Pure(e0), trials)
     worst = 0.0
@@ -71,7 +72,7 @@ def test_pure_runs_by_enumeration(trials: NegativeBinomial | PoissonTrials, e0: 
 
 @of_each("trials", TRIALS)
 @of_each("mu", [0.1, 0.5, 1.5])
-def test_gaussian_runs_by_summation(trials: NegativeBinomial | PoissonTrials, mu: float) -> None:
+def test_gaussian_runs_by_summation(trials: Counts, mu: float) -> None:
     """The best of K draws of N(0, 1) against N(mu, 1), both ways and with either end as the better, on a fine partition."""
     edges = np.linspace(-12.0, 12.0 + mu, 6001)
     one, other = (np.diff(ndtr(np.concatenate(([-np.inf], edges - shift, [np.inf])))) for shift in (0.0, mu))
@@ -83,7 +84,7 @@ def test_gaussian_runs_by_summation(trials: NegativeBinomial | PoissonTrials, mu
             assert divergence(p[seen], q[seen], order) <= bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("trials", BINOMIALS, ids=str)
+@pytest.mark.parametrize("trials", NEGATIVE_BINOMIALS, ids=str)
 def test_pure_is_below_the_corollary(trials: NegativeBinomial) -> None:
     """(2 + eta) epsilon is the limit of many trials."""
     for epsilon in (1e-3, 0.5, 2.0):
@@ -92,7 +93,7 @@ def test_pure_is_below_the_corollary(trials: NegativeBinomial) -> None:
     assert trials.pure(1e4) == pytest.approx(1e4 + (1 + trials.eta) * math.log(1 / trials.gamma), rel=1e-9)
 
 
-@pytest.mark.parametrize("trials", BINOMIALS, ids=str)
+@pytest.mark.parametrize("trials", NEGATIVE_BINOMIALS, ids=str)
 def test_mean_is_the_derivative_at_one(trials: NegativeBinomial) -> None:
     step = 1e-6
     slope = (1.0 - generating(trials, np.array([1.0 - step]))[0]) / step
@@ -162,8 +163,16 @@ def test_the_run_is_charged_once_with_its_own_sampling() -> None:
     assert alone.upper < account(tuned({"noise_multiplier": 4.0}, geometric)).upper < 10 * alone.upper
 
 
+def test_steps_of_a_gaussian_are_one_gaussian() -> None:
+    file = tuned({"noise_multiplier": 4.0}, TrialsTable(distribution="geometric", mean=10.0))
+    steps = replace(file.mechanisms[0], sampling=Unsampled("none"), steps=16)
+    (charge,) = resolve(replace(file, mechanisms=(steps, file.mechanisms[1])))
+    assert isinstance(charge.mechanism, RepeatAndSelect) and isinstance(charge.mechanism.inner, Gaussian)
+    assert 1.0 <= charge.mechanism.inner.mu <= 1.0 + 1e-14
+
+
 def test_a_stated_delta_is_multiplied_and_has_no_renyi_curve() -> None:
-    mechanism: Mechanism = RepeatAndSelect(Approx(1.0, 1e-9), NegativeBinomial(1.0, 0.1))
+    mechanism: Mechanism = RepeatAndSelect(approx(1.0, 1e-9), NegativeBinomial(1.0, 0.1))
     for ask in (lambda: mechanism.approx_dp(0.9e-8), lambda: mechanism.rdp(ORDERS), mechanism.zcdp):
         with pytest.raises(NotRepresentable):
             ask()
@@ -196,6 +205,10 @@ trials = { distribution = "geometric", mean = 10 }
         ('"geometric"', '"truncated-negative-binomial"', "eta, the shape"),
         ('"geometric", mean = 10', '"truncated-negative-binomial", mean = 10, eta = -0.999', "up to 2.01"),
         ('"geometric", mean = 10', '"poisson", gamma = 0.1', "mean, for poisson, found gamma"),
+        ('"geometric"', '"binomial"', "most, the largest number of trials, found nothing"),
+        ('"geometric", mean = 10', '"binomial", most = 20, gamma = 0.1', "mean, for binomial, found gamma"),
+        ('"geometric", mean = 10', '"binomial", most = 10, mean = 10', "a mean of at most 0.999 times most"),
+        ('mean = 10', "mean = 10, most = 20", "no most, which only binomial has"),
         ('mechanism = "trial"', 'mechanism = "trail"', "did you mean"),
         ('mechanism = "trial"', 'mechanism = "tune"', "its own"),
     ])  # fmt: skip
@@ -222,7 +235,7 @@ def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: floa
     with mp.workdps(450):
         for order, found in zip(orders.tolist(), PoissonTrials(mean).rdp(inner, orders).tolist(), strict=True):
             z, one = mp.mpf(order) - 1, float(repeat_and_select._rdp(inner, np.array([order]))[0])
-            growth = z * (mp.mpf(one) + mp.mpf(mean) * mp.mpf(repeat_and_select._delta(inner, order)))
+            growth = z * (mp.mpf(one) + mp.mpf(mean) * mp.mpf(repeat_and_select._delta(inner, math.log1p(1.0 / (order - 1.0)))))
             exact = mp.log(mp.exp(-mp.mpf(mean)) + mp.mpf(mean) * mp.exp(growth)) / z
             assert exact <= found <= exact * (1 + mp.mpf("2e-12")) + mp.mpf(mean) ** 2 * mp.mpf("1e-3") / z
 

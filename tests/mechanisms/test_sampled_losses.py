@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussia
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.noise.normal_mixture import MixtureLoss, MixtureReplaceLoss
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled, fixed_size
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.mixture import Mixture, binomial_mixture
 from dpcli.numerics.tails import Tails, atom_tails
@@ -35,7 +35,7 @@ rates = st.floats(-4.0, -0.02).map(lambda x: 10.0**x)
 INNER: list[Mechanism] = [
     Laplace(1.0),
     Pure(0.7),
-    Approx(1.0, 1e-3),
+    approx(1.0, 1e-3),
     RandomizedResponse(1.2, 4),
     DiscreteLaplace(2.0, 3),
     DiscreteGaussian(1.5, 2),
@@ -135,9 +135,9 @@ def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(NotRepresentable, match="no dominating pair"):
         PoissonSampled(Zcdp(0.1), 0.1).losses()
     with pytest.raises(NotRepresentable, match="characteristic function"):
-        PoissonSampled(Approx(1.0, 1e-3), 0.1).losses()[0].tilted(1.0)
+        PoissonSampled(approx(1.0, 1e-3), 0.1).losses()[0].tilted(1.0)
     with pytest.raises(NotRepresentable, match="characteristic function"):
-        PoissonReplaced(Approx(1.0, 1e-3), 0.1).losses()[0].cgf(AT)
+        PoissonReplaced(approx(1.0, 1e-3), 0.1).losses()[0].cgf(AT)
     with pytest.raises(NotRepresentable, match="not known to be symmetric"):
         PoissonReplaced(Finite((0.3, 0.7), (0.6, 0.4)), 0.1).losses()
 
@@ -271,7 +271,7 @@ def test_a_group_of_responses_by_enumeration(make: type[PoissonSampled] | type[P
 
 
 def test_a_group_keeps_what_may_be_revealed() -> None:
-    group = Composed(((Approx(0.2, 1e-3), 2), (Laplace(0.3), 1)))
+    group = Composed(((approx(0.2, 1e-3), 2), (Laplace(0.3), 1)))
     loss = PoissonSampled(group, 0.1).losses()[0]
     assert math.exp(loss.tails(np.array([50.0])).p_above[0]) == pytest.approx(0.1 * (1.0 - 0.999**2), rel=1e-3)
     assert math.exp(loss.tails(np.array([50.0])).p_above[0]) >= 0.1 * (1.0 - 0.999**2)

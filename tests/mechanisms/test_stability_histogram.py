@@ -80,7 +80,7 @@ def test_the_joint_cost_is_that_of_the_worst_choice_of_keys(
 
 def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = StabilityHistogramSpec(threshold=9, scale=4.0, max_groups=6, max_rows=2).resolve(Neighbours(Adjacency.ADD_REMOVE))
-    joint = mechanism.ways()[1]
+    joint = mechanism.dominating()[1]
     assert isinstance(joint, OwnOrMoved)
     at = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.5])
     one_by_one = joint.loss.log_heights(at)
@@ -91,7 +91,7 @@ def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypa
 
 def separately(mechanism: Mechanism) -> Mechanism:
     """The same histogram, at the sum of what the noise and the own keys cost."""
-    return mechanism.ways()[0]
+    return mechanism.dominating()[0]
 
 
 def test_noise_and_own_keys_are_not_both_charged() -> None:

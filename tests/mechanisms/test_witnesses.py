@@ -16,12 +16,14 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.exponential import BoundedRange, TwoCandidates
+from dpcli.mechanisms.choice.noisy_max import noisy_maximum
+from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Pure
-from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
+from dpcli.mechanisms.stated.renyi import Renyi, Zcdp, ZcdpSpec
 from dpcli.numerics.work import allowance
 
 Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count
@@ -43,6 +45,30 @@ def stated(random: Random) -> Witnessed:
     return bound, Gaussian(math.sqrt(2.0 * rho)), random.randint(1, 4)
 
 
+def stated_with_failures(random: Random) -> Witnessed:
+    """(xi, rho)-zCDP but for delta: a Gaussian, randomised response, and a release of everything, as the statement allows."""
+    spec = ZcdpSpec(rho=drawn(random, 1e-4, 1.0), xi=drawn(random, 1e-3, 1.0), delta=drawn(random, 1e-12, 1e-8))
+    bound = spec.stated()
+    witness = bound.witness(2.0)
+    assert witness is not None and spec.delta == spec.delta_spent
+    return bound, witness, random.randint(1, 4)
+
+
+def noisy(random: Random) -> Witnessed:
+    bound = noisy_maximum(drawn(random, 2e-3, 6.0), laplace=random.random() < 0.5)
+    witness = bound.witness(1.0 + drawn(random, 0.01, 50.0))
+    assert witness is not None
+    return bound, witness, int(drawn(random, 1, 60))
+
+
+def selected(random: Random) -> Witnessed:
+    trials = random.choice([NegativeBinomial(random.choice([0.0, 1.0]), 0.2), PoissonTrials(3.0), BinomialTrials(6, 3.0)])
+    bound = RepeatAndSelect(random.choice([Gaussian, Laplace])(drawn(random, 0.05, 1.5)), trials)
+    witness = bound.witness(1.0 + drawn(random, 0.1, 30.0))
+    assert witness is not None
+    return bound, witness, random.randint(1, 3)
+
+
 def itself(random: Random) -> Witnessed:
     mechanism: Mechanism = random.choice(
         [
@@ -55,7 +81,7 @@ def itself(random: Random) -> Witnessed:
     return mechanism, mechanism, int(drawn(random, 1, 100))
 
 
-KINDS: tuple[Callable[[Random], Witnessed], ...] = (choice, stated, itself)
+KINDS: tuple[Callable[[Random], Witnessed], ...] = (choice, stated, stated_with_failures, noisy, selected, itself)
 
 
 def ends(steps: Steps, delta: float) -> tuple[dict[str, float], float]:
@@ -69,7 +95,7 @@ def ends(steps: Steps, delta: float) -> tuple[dict[str, float], float]:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("first", KINDS[:2], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("first", KINDS[:4], ids=lambda kind: kind.__name__)
 def test_what_is_allowed_is_covered(first: Callable[[Random], Witnessed]) -> None:
     random, seen, tried = Random(f"{SEED}/{first.__name__}"), 0, 0
     while tried < 5 or (seen < 2 and tried < 50):

@@ -19,7 +19,8 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
+from dpcli.mechanisms.stated.renyi import Zcdp
 from tests.cases import of_each
 from tests.oracles import Array
 
@@ -36,6 +37,7 @@ MECHANISMS: list[Mechanism] = [
     DiscreteGaussian(0.4, 1),
     DiscreteGaussian(2.0, 3),
     Gaussian(0.9),
+    Zcdp(0.3, 0.2),
     Composed(((Laplace(0.5), 3), (Gaussian(0.2), 2))),
     Parallel((Composed(((Laplace(0.5), 3),)), Composed(((Gaussian(0.2), 2),)))),
     Group(Pure(0.3), 3),
@@ -81,6 +83,6 @@ def test_sampling_claims_no_rho(mechanism: Mechanism) -> None:
 
 
 def test_a_stated_delta_has_no_renyi_form() -> None:
-    for view in (Approx(1.0, 1e-6).zcdp, lambda: Approx(1.0, 1e-6).rdp(np.array([2.0]))):
+    for view in (approx(1.0, 1e-6).zcdp, lambda: approx(1.0, 1e-6).rdp(np.array([2.0]))):
         with pytest.raises(NotRepresentable, match="may reveal everything"):
             view()

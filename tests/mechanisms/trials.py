@@ -6,24 +6,64 @@ import math
 
 import numpy as np
 
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials
+from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials
 
-BINOMIALS = [NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), NegativeBinomial(0.5, 0.02), NegativeBinomial(-0.5, 0.01)]
-TRIALS = [*BINOMIALS, NegativeBinomial(3.0, 0.3), PoissonTrials(0.3), PoissonTrials(1.0), PoissonTrials(10.0)]
+NEGATIVE_BINOMIALS = [
+    NegativeBinomial(1.0, 0.1),
+    NegativeBinomial(0.0, 0.05),
+    NegativeBinomial(0.5, 0.02),
+    NegativeBinomial(-0.5, 0.01),
+]
+Counts = NegativeBinomial | PoissonTrials | BinomialTrials
+TRIALS: list[Counts] = [
+    *NEGATIVE_BINOMIALS,
+    NegativeBinomial(3.0, 0.3),
+    PoissonTrials(0.3),
+    PoissonTrials(1.0),
+    PoissonTrials(10.0),
+    BinomialTrials(4, 2.0),
+    BinomialTrials(20, 10.0),
+]
 
 
-def generating(trials: NegativeBinomial | PoissonTrials, x: np.ndarray) -> np.ndarray:
+def generating(trials: Counts, x: np.ndarray) -> np.ndarray:
     """f(x) = E[x^K], from the definitions."""
     if isinstance(trials, PoissonTrials):
         return np.exp(trials.mean * (x - 1.0))
+    if isinstance(trials, BinomialTrials):
+        return (1.0 + trials.mean / trials.most * (x - 1.0)) ** trials.most
     inside = 1.0 - (1.0 - trials.gamma) * x
     if trials.eta == 0.0:
         return np.log(inside) / math.log(trials.gamma)
     return (inside**-trials.eta - 1.0) / (trials.gamma**-trials.eta - 1.0)
 
 
-def selected(trials: NegativeBinomial | PoissonTrials, one: np.ndarray) -> np.ndarray:
+def selected(trials: Counts, one: np.ndarray) -> np.ndarray:
     """Distribution of the best of K draws from `one` (ordered, worst first); first entry: K = 0."""
     below = np.concatenate(([0.0], np.cumsum(one)))
     below[-1] = 1.0
     return np.concatenate(([generating(trials, np.zeros(1))[0]], np.diff(generating(trials, below))))
+
+
+def delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p))))
+
+
+def worst_order(trials: Counts, mu: float, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cells of N(mu, 1) and N(0, 1), worst first: falling, but each cell of a large loss is where it costs most."""
+    from scipy.stats import norm
+
+    edges = np.linspace(-9.0, 9.0 + mu, 8001)
+    ends = np.concatenate(([-np.inf], edges[1:], [np.inf]))
+    p, q = (
+        np.where(edges < shift, np.diff(norm.cdf(ends - shift)), -np.diff(norm.sf(ends - shift))) for shift in (mu, 0.0)
+    )  # each from the tail that keeps its digits
+    cuts = edges[::20]
+    rates = [np.exp(-trials.depth(norm.cdf(cuts - shift))) for shift in (mu, 0.0)]
+    place = edges.copy()
+    for cell in np.flatnonzero(np.log(p / q) > epsilon - float(np.log(rates[0] / rates[1]).max())):
+        gain = rates[0] - math.exp(epsilon) * q[cell] / p[cell] * rates[1]
+        if gain.max() > 0.0:
+            place[cell] = cuts[gain.argmax()]
+    order = np.argsort(-place, kind="stable")
+    return p[order], q[order]

@@ -17,7 +17,7 @@ from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
-from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
+from dpcli.mechanisms.stated.pure_and_approx import MayFailLoss
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
@@ -36,7 +36,7 @@ LOSSES: list[PrivacyLoss] = [
     LaplaceLoss(1.3),
     TwoPointLoss(0.7),
     DiscreteGaussianLoss(3.0, 2),
-    ApproxLoss(0.5, 1e-3),
+    MayFailLoss(TwoPointLoss(0.5), 1e-3),
 ]
 EPSILONS = np.linspace(-0.5, 2.0, 41) + 0.0003
 

@@ -12,14 +12,15 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, InternalError
 from dpcli.base.registry import PLOTS
-from dpcli.document.chart import Axis, Chart, Line, log_span
+from dpcli.document.chart import Axis, Chart, Line, Tone, log_span
 from dpcli.file.pipeline.read import load
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.plots.drawing import draw
-from dpcli.plots.epsilons import Question
+from dpcli.plots.epsilon_over import _error_bars
+from dpcli.plots.epsilons import Epsilon, EpsilonCurve, Question
 from tests.cases import of_each
 from tests.command import ROOT
-from tests.plots.samples import GAUSSIAN, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
+from tests.plots.samples import GAUSSIAN, HEAD, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
 
 MU = math.sqrt(10.0) / 2.0  # of GAUSSIAN: ten steps with noise multiplier 2
 
@@ -159,12 +160,88 @@ def test_nothing_spent_is_said() -> None:
 
 def test_several_mechanisms_need_a_name() -> None:
     with pytest.raises(InputError, match=r"found m, other: name one \(--mechanism NAME\)"):
-        chart("epsilon-steps", TWO)
+        chart("epsilon-sigma", TWO)
     with pytest.raises(InputError, match=r"--mechanism: expected a mechanism with noise to vary \(m, other\), found 'x'"):
         chart("epsilon-sigma", TWO, mechanism="x")
     with pytest.raises(InputError, match="--mechanism cannot be combined with accountants"):
         chart("accountants", TWO, mechanism="m")
     assert "mechanism other" in chart("epsilon-steps", TWO, mechanism="other").subtitle
+
+
+RUN = (
+    HEAD.format(delta="1e-5", adjacency="add-remove")
+    + """
+[budget]
+epsilon = 4.0
+[[mechanism]]
+name = "member"
+type = "laplace"
+noise_multiplier = 9.0
+[[mechanism]]
+name = "first"
+type = "gaussian"
+noise_multiplier = 3.0
+steps = 2
+[[mechanism]]
+name = "free"
+type = "post-processing"
+[[mechanism]]
+name = "both"
+type = "composed"
+mechanisms = ["member", "first-of-two"]
+steps = 3
+[[mechanism]]
+name = "first-of-two"
+type = "pure-dp"
+epsilon = 0.1
+"""
+)
+
+
+def test_the_course_of_a_run_is_the_account_of_each_of_its_beginnings() -> None:
+    """Entries that another one names are charged with it, and what is free is no step."""
+    drawn = chart("epsilon-steps", RUN.encode(), cap=2.5)
+    (line, budget, cap) = drawn.lines
+    assert [budget.label, cap.label] == ["budget 4.0", "cap 2.5"] and drawn.y.high > 4.0
+    assert [x for x, _ in line.points] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert "in this order: first to step 2, both to step 5" in drawn.notes
+    whole = RUN.replace("steps = 3", "steps = {}")
+    for x, epsilon in line.points:
+        if x > 2.0:
+            text_to_here = whole.format(int(x) - 2)
+        else:
+            text_to_here = RUN[: RUN.index('[[mechanism]]\nname = "free"')].replace("steps = 2", f"steps = {int(x)}")
+            text_to_here = text_to_here.replace('[[mechanism]]\nname = "member"\ntype = "laplace"\nnoise_multiplier = 9.0\n', "")
+        assert epsilon == pytest.approx(account(pipeline(text_to_here.encode())).upper, rel=1e-3), x
+    assert drawn.markers[0].x == 5.0
+
+
+def test_parts_of_the_data_have_no_order() -> None:
+    part = '[[mechanism]]\nname = "{0}"\ntype = "laplace"\nnoise_multiplier = 9.0\npartition = {{ of = "region", part = "{0}" }}\n'
+    parts = part.format("a") + part.format("b")
+    with pytest.raises(InputError, match=r"found disjoint parts of the data: name one \(--mechanism NAME\)"):
+        chart("epsilon-steps", GAUSSIAN + parts.encode())
+
+
+@pytest.mark.nightly
+def test_a_long_schedule_is_rounded_both_ways_and_wide_intervals_have_bars() -> None:
+    noise = [3.0 - 1.0 * i / 300 for i in range(300)]
+    keys = f'type = "gaussian"\nnoise_multiplier = {noise}\nsampling = {{ scheme = "poisson", rate = 0.01 }}\nsteps = 1'
+    drawn = chart("epsilon-steps", text(keys))
+    (line,), (band,) = drawn.lines, drawn.bands
+    exact = account(pipeline(text(keys)), ("exact",))
+    assert exact.lower is not None and band.lower[-1][1] <= exact.lower <= exact.upper <= line.points[-1][1] <= 1.01 * exact.lower
+    heights = [y for _, y in line.points]
+    assert heights == sorted(heights) and len(heights) == 13 and not drawn.spans
+    curve = EpsilonCurve(("pld",), "pld", ((1.0, Epsilon(1.0, 0.9, "pld")), (2.0, Epsilon(1.0, 0.99, "pld"))), True, Tone.MAIN)
+    assert [(span.x, span.low, span.high) for span in _error_bars(curve)] == [(1.0, 0.9, 1.0)]
+
+
+def test_a_cap_is_an_epsilon_of_a_chart_with_such_an_axis() -> None:
+    with pytest.raises(InputError, match="--cap cannot be combined with rdp"):
+        chart("rdp", cap=1.0)
+    with pytest.raises(InputError, match=r"--cap: expected a finite epsilon > 0, found 0\.0"):
+        chart("epsilon-sigma", cap=0.0)
 
 
 def test_budget_is_drawn_where_it_is_for_the_same_delta() -> None:

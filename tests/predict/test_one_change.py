@@ -49,7 +49,7 @@ def again(folder: Path, name: str) -> Path:
     return result
 
 
-@pytest.mark.sampled(0, 1)
+@pytest.mark.sampled(0, 0)
 @pytest.mark.parametrize(("learner", "habit"), ALL)
 def test_one_change_of_the_data_changes_one_model(learner: str, habit: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All other files are equal byte by byte, where each shard's entropy is what it was."""
@@ -178,7 +178,7 @@ def mixed():
 LORA = "lora = { rank = 2, targets = ['back'] }\ncontext = 32\n"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(
     ("model", "tokenizer", "more", "message"),
@@ -290,7 +290,7 @@ def learnt_apart(module: str, place: Path, shards: int = 1, jobs: int = 1) -> di
         return {number: votes.tolist() for number, votes in result.results(records)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
     """The user's module starts a thread."""
     thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"

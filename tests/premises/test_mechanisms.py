@@ -93,6 +93,33 @@ def test_noise_of_floating_point_numbers_shows_what_it_was_added_to() -> None:
     assert only.mean() > 0.5  # delta at every epsilon; pure epsilon = 1 claims 0
 
 
+def test_noise_that_is_moved_to_its_bound_shows_more() -> None:
+    """A draw beyond the bound becomes the bound, which shows what the noise was added to."""
+    for reference in references("truncated-laplace"):
+        bound, scale = (float(str(reference.keys[key])) for key in ("bound", "scale"))
+        for situation, claims in prices(reference):
+            (total, *_) = noise.sums(situation.adjacency, "bare", 1.0)
+
+            def moved(records: Records, total: noise.Sum = total, bound: float = bound, scale: float = scale) -> Array:
+                edges = 0.1 * np.arange(-100.0, 100.0) - total(records)  # the bound is a multiple of 0.1
+                below = np.where(edges <= -bound, 0.0, np.where(edges > bound, 1.0, stats.laplace.cdf(edges, scale=scale)))
+                return np.diff(below)  # of the cells that contain their left edges
+
+            assert exceeds(*laws(moved, situation), claims), situation
+    for reference in references("truncated-discrete-laplace"):
+        most, size = (int(str(reference.keys[key])) for key in ("bound", "sensitivity"))
+        for situation, claims in prices(reference) if size == 1 else ():  # the losses of the others are larger than the epsilons
+            (total, *_) = noise.sums(situation.adjacency, "bare", 1.0)
+
+            def clamped(records: Records, total: noise.Sum = total, most: int = most) -> Array:
+                weights = np.exp(-np.abs(np.arange(-60, 61)) / 2.0)
+                kept = weights[60 - most : 61 + most].copy()
+                kept[[0, -1]] += weights[: 60 - most].sum()
+                return np.roll(np.pad(kept / weights.sum(), 20), int(total(records)))
+
+            assert exceeds(*laws(clamped, situation), claims), situation
+
+
 def test_a_record_that_chooses_its_own_contribution_moves_more() -> None:
     """A draw that depends on the record: the largest contribution, always."""
     for reference in references("gaussian-mixture"):
@@ -225,6 +252,67 @@ def test_a_published_number_of_trials_costs_more() -> None:
         assert exceeds(*laws(beside, situation), claims), situation
 
 
+def descents(*keys: str) -> list[tuple[dict[str, float], Situation, tuple[float, ...]]]:
+    """The keys, situations and claims of the descents with fixed batches that state these keys."""
+    return [
+        ({key: float(str(value)) for key, value in reference.keys.items()}, situation, claims)
+        for reference in references("last-iterate")
+        if {*keys} <= {*reference.keys} and "drawn" not in reference.keys
+        for situation, claims in prices(reference)
+    ]
+
+
+def descended(situation: Situation, norm: float) -> tuple[Array, Array]:
+    """What noise of 3 on a move of so many contributions releases."""
+    (total,) = list(noise.sums(situation.adjacency, "contribution", norm))[:1]
+    return laws(noise.additive(noise.normal(3.0), total, 3.0 * REACH, 4800), situation)
+
+
+def last_norm(factor: float, iterations: float, batches: float = 1.0) -> float:
+    """The move of the last model over its noise, if all gradients are constant."""
+    factors = factor ** np.arange(iterations)
+    return float(factors[:: int(batches)].sum() / np.linalg.norm(factors))
+
+
+def test_models_on_the_way_tell_more_than_the_last() -> None:
+    """Every model of a run is seen: as many Gaussians as there are uses of the record."""
+    for keys, situation, claims in descents():
+        uses = keys["iterations"] / keys.get("batches", 1.0)
+        assert exceeds(*descended(situation, math.sqrt(uses)), claims), (keys, situation)
+
+
+def test_losses_that_are_less_convex_than_stated_forget_less() -> None:
+    """A regulariser of a hundredth of its stated strength: earlier steps are remembered."""
+    for keys, situation, claims in descents("strong_convexity"):
+        factor = 1.0 - keys["strong_convexity"] / 100.0
+        if keys["batches"] == 1.0:
+            assert exceeds(*descended(situation, last_norm(factor, keys["iterations"])), claims), (keys, situation)
+
+
+def test_a_wider_set_than_is_stated_forgets_less() -> None:
+    """A set of a hundred times the stated diameter, which models from its middle never leave."""
+    for keys, situation, claims in descents("diameter"):
+        assert exceeds(*descended(situation, last_norm(1.0, keys["iterations"])), claims), (keys, situation)
+
+
+def test_a_record_in_two_batches_is_seen_twice() -> None:
+    """It is in every batch."""
+    for keys, situation, claims in descents("batches"):
+        if keys["batches"] > 1.0:
+            norm = last_norm(1.0 - keys["strong_convexity"], keys["iterations"])
+            assert exceeds(*descended(situation, norm), claims), (keys, situation)
+
+
+def test_published_batches_of_a_descent_are_not_drawn() -> None:
+    """Whoever sees the batches knows when the record was in the last one, whose step hides the others."""
+    for reference in references("last-iterate"):
+        for situation, claims in prices(reference):
+            if "drawn" in reference.keys:
+                rate = float(str(reference.keys["inclusion"]))
+                p, q = descended(situation, 3.0)
+                assert exceeds(*(np.append(rate * law, 1.0 - rate) for law in (p, q)), claims), situation
+
+
 def test_a_blank_that_does_not_respond_is_told_from_every_record() -> None:
     """A blanked record that responds for a category drawn at random costs no more than is stated; one that is silent is seen."""
     found = []
@@ -290,6 +378,7 @@ def test_an_order_that_is_chosen_by_the_data_costs_more() -> None:
         assert exceeds(*laws(kept, situation), claims), situation
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["pmixed", "private-decoding"])
 def test_the_likeliest_token_tells_the_models(kind: str) -> None:
     """The token of the largest probability, and no draw."""

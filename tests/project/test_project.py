@@ -37,6 +37,12 @@ def test_the_newest_section_of_the_changelog_is_of_this_version() -> None:
     assert dpcli.__version__ in newest.splitlines()[0]
 
 
+def test_a_citation_names_this_version_and_its_licence() -> None:
+    citation = YAML(typ="safe").load((ROOT / ".github" / "CITATION.cff").read_text())
+    assert (citation["cff-version"], citation["type"], citation["version"]) == ("1.2.0", "software", dpcli.__version__)
+    assert citation["license"] == "Apache-2.0" and citation["title"] and citation["authors"] and citation["message"]
+
+
 TEXTS = (ROOT / ".github" / "CONTRIBUTING.md", ROOT / "tests" / "README.md")
 named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 

@@ -145,6 +145,17 @@ def test_pythons_are_those_that_the_project_names() -> None:
         assert version == lowest, name
 
 
+def test_the_manual_calls_the_action_and_the_hooks_as_they_are() -> None:
+    text = (ROOT / "dpcli" / "explain" / "gate.md").read_text()
+    (step,), hooks = (YAML(typ="safe").load(block) for block in re.findall(r"(?ms)^```yaml\n(.*?)^```$", text))
+    place, version = step["uses"].split("@")
+    assert ROOT / place.removeprefix("OWNER/dpcli/") == (GITHUB / "actions" / "gate") and version == f"v{VERSION}"
+    assert set(step["with"]) < set(yaml(ACTION)["inputs"])
+    (repo,) = hooks["repos"]
+    assert repo["rev"] == f"v{VERSION}"
+    assert [hook["id"] for hook in repo["hooks"]] == [hook["id"] for hook in yaml(ROOT / ".pre-commit-hooks.yaml")]
+
+
 def test_lint_is_what_runs_before_a_commit() -> None:
     (repo,) = yaml(ROOT / ".pre-commit-config.yaml")["repos"]
     lines = [hook["entry"].removeprefix(".venv/bin/") for hook in repo["hooks"]]

@@ -17,7 +17,7 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.sweep import private_search
 from dpcli.sweep import sweep_trials as law
@@ -27,6 +27,7 @@ from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
 from dpcli.sweep.sweep_trials import draw_count, draw_settings
 from dpcli.sweep.worker import RESULT, RUN_FOLDER, Job, JobAnswer
 from tests.command import dpcli
+from tests.mechanisms.trials import Counts
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import CUSTOM, PRIVATE, TRAIN
 
@@ -38,6 +39,8 @@ DISTRIBUTIONS = [
     NegativeBinomial(1e-300, 0.2),
     PoissonTrials(4.0),
     PoissonTrials(0.3),
+    BinomialTrials(7, 3.0),
+    BinomialTrials(10**18, 3.0),
 ]
 
 
@@ -48,7 +51,7 @@ def masses(trials: object, number: int) -> tuple[int, list[Decimal]]:
 
 
 @pytest.mark.parametrize("trials", DISTRIBUTIONS, ids=repr)
-def test_the_law_is_the_one_whose_generating_function_is_accounted_for(trials: NegativeBinomial | PoissonTrials) -> None:
+def test_the_law_is_the_one_whose_generating_function_is_accounted_for(trials: Counts) -> None:
     """The probabilities end in 1, have the mean, and f'(x) is what the accounting writes down."""
     first, found = masses(trials, 4000)
     assert abs(sum(found) - 1) < Decimal("1e-12")
@@ -58,14 +61,16 @@ def test_the_law_is_the_one_whose_generating_function_is_accounted_for(trials: N
         assert slope == pytest.approx(_slope(trials, x), rel=1e-7)
 
 
-def _slope(trials: NegativeBinomial | PoissonTrials, x: float) -> float:
+def _slope(trials: Counts, x: float) -> float:
     if isinstance(trials, PoissonTrials):
         return trials.mean * math.exp(trials.mean * (x - 1.0))
+    if isinstance(trials, BinomialTrials):
+        return trials.mean * math.exp((trials.most - 1) * math.log1p(trials.mean / trials.most * (x - 1.0)))
     return trials.mean * (trials.gamma / (1.0 - (1.0 - trials.gamma) * x)) ** (trials.eta + 1.0)
 
 
 @pytest.mark.parametrize("trials", DISTRIBUTIONS, ids=repr)
-def test_inversion_at_every_level(trials: NegativeBinomial | PoissonTrials) -> None:
+def test_inversion_at_every_level(trials: Counts) -> None:
     first, found = masses(trials, 20)
     level = Decimal(0)
     for k, mass in enumerate(found, first):
@@ -135,6 +140,7 @@ def left(plan: SweepPlan) -> set[str]:
     return {str(path.relative_to(plan.folder)) for path in Path(plan.folder).rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 def test_the_best_alone_is_left(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
     found = search(plan, 1, None)

@@ -86,11 +86,7 @@ def _priced(
     return Alternative(scheme, adjacency, quantity, result.upper, result.lower, result.winner.accountant.name)
 
 
-NEIGHBOURS = {
-    "add-remove": "one record more or less",
-    "replace-one": "one record replaced",
-    "zero-out": "one record blanked",
-}
+NEIGHBOURS = {"add-remove": "one record more or less", "replace-one": "one record replaced", "zero-out": "one record blanked"}
 
 
 def with_alternatives(document: Document, others: Sequence[Alternative], decimals: int) -> Document:

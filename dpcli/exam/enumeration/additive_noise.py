@@ -60,11 +60,46 @@ def laplace(scale: float) -> Callable[[Array], Array]:
     return lambda x: np.asarray(stats.laplace.cdf(x, scale=scale))
 
 
+def truncated_laplace(bound: float) -> Callable[[float], Callable[[Array], Array]]:
+    """Return the law of Laplace noise that is never beyond `bound`, as a function of its scale."""
+
+    def law(scale: float) -> Callable[[Array], Array]:
+        outside = stats.laplace.sf(bound, scale=scale)
+        return lambda x: np.asarray((stats.laplace.cdf(np.clip(x, -bound, bound), scale=scale) - outside) / (1.0 - 2.0 * outside))
+
+    return law
+
+
+def cut_log_weights(scale: float, bound: int, x: Array) -> Array:
+    """Return the log weights of discrete Laplace noise that is never beyond `bound`."""
+    return np.where(np.abs(x) <= bound, -np.abs(x) / scale, -np.inf)
+
+
 def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
     """Return the release of a sum plus noise on the integers, whose probabilities are proportional to exp(log_weight)."""
     support = np.arange(-reach, reach + 1.0)
     norm = np.logaddexp.reduce(log_weight(np.arange(-4.0 * reach, 4.0 * reach + 1.0)))
     return lambda records: np.exp(log_weight(support - total(records)) - norm)
+
+
+def descent(total: Sum, iterations: int, factor: float, sigma: float, width: float, count: int) -> Release:
+    """Return the last model of a noisy descent from 0, x -> factor x + sum + noise, which is projected onto [0, width] after every step.
+
+    The law before the last step is one on the nodes of a quadrature and on the ends of the interval, where models gather.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    inner, weights = 0.5 * width * (nodes + 1.0), 0.5 * width * weights
+    states = np.concatenate(([0.0], inner, [width]))
+
+    def release(records: Records) -> Array:
+        centres = factor * states + total(records)
+        density = stats.norm.pdf(inner[None, :], centres[:, None], sigma) * weights
+        ends = (stats.norm.cdf(-centres / sigma)[:, None], stats.norm.cdf((centres - width) / sigma)[:, None])
+        step = np.hstack((ends[0], density, ends[1]))
+        law = np.eye(1, len(states))[0] @ np.linalg.matrix_power(step, iterations - 1)  # all start at 0
+        return np.asarray(sum(p * cells(normal(sigma), x, 0.0, width, count) for p, x in zip(law, centres.tolist(), strict=True)))
+
+    return release
 
 
 def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float, count: int, unchanged: float) -> Release:

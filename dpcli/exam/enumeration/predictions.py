@@ -116,11 +116,7 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
 
 
 # Distance of each of two tokens from the public prediction, without the changing records.
-DISTANCES = (
-    (0.3, 0.3),
-    (0.7, 0.2),
-    (0.5, 0.9),
-)
+DISTANCES = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))
 
 
 def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:

@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
@@ -158,10 +159,22 @@ def stated_pure(epsilon: float) -> Releases:
     return releases
 
 
-def stated_zcdp(rho: float) -> Releases:
-    """Return a release that is tight for rho-zCDP: a sum with Gaussian noise."""
+def stated_zcdp(rho: float, xi: float = 0.0, reveals: float = 0.0) -> Releases:
+    """Return a release that is tight for rho-zCDP: a sum with Gaussian noise.
+
+    With xi or `reveals`, the bit of `_bit` is released too, by randomised response of epsilon xi.
+    """
     sigma = 1.0 / math.sqrt(2.0 * rho)
-    return lambda situation: iter([_noisy_sum(noise.normal, sigma, _record_sum(situation), situation)])
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        total = _record_sum(situation)
+        if not xi and not reveals:
+            yield _noisy_sum(noise.normal, sigma, total, situation)
+        else:
+            few = noise.additive(noise.normal(sigma), total, REACH * sigma, SEVERAL_STEPS_CELLS // 4)
+            yield partial(_joint_law, (few, _bit(situation, xi, reveals)))
+
+    return releases
 
 
 def responses(epsilon: float, categories: int, blank: int | None = 1) -> Releases:
@@ -272,6 +285,20 @@ ADDITIVE_NOISE = (
     ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    *(
+        Reference(
+            "truncated-laplace", {"scale": 2.0, "sensitivity": 1.0, "bound": most}, bare(noise.truncated_laplace(most), 2.0, 1.0)
+        )
+        for most in (0.8, 1.0, 6.0)
+    ),
+    *(
+        Reference(
+            "truncated-discrete-laplace",
+            {"scale": scale, "sensitivity": size, "bound": most},
+            on_integers(partial(noise.cut_log_weights, scale, most), size, most + 12),
+        )
+        for scale, size, most in ((1.5, 2, 1), (1.5, 2, 2), (1.5, 2, 7), (2.0, 1, 4))
+    ),
     # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
@@ -356,6 +383,7 @@ STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda situation: iter([_bit(situation, 0.8, 0.02)]), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
+    Reference("zcdp", {"rho": 0.2, "xi": 0.1, "delta": 0.02}, stated_zcdp(0.2, 0.1, 0.02), stated=True, loss=0.03),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
 )
 GROUPS = (
@@ -410,6 +438,7 @@ def _buffered_toeplitz(decays: tuple[float, ...], scales: tuple[float, ...]) -> 
 STREAMS = (
     _stream("tree-aggregation", tree(6), 1, 1, {}),
     _stream("tree-aggregation", tree(6), 2, 3, {}),
+    _stream("tree-aggregation", block_diag(tree(3), tree(4)), 2, 3, {"trees": (3, 4)}),
     _banded_toeplitz(1, 1),
     _banded_toeplitz(2, 3),
     _banded_toeplitz(9, 2),
@@ -417,6 +446,60 @@ STREAMS = (
     _banded_matrix(3, 3, bands=2),
     _banded_matrix(9, 2, bands=2),
     _buffered_toeplitz((0.9, 0.5), (0.4, 0.3)),
+)
+
+
+def _descent(iterations: int, batches: int, curvature: float, loss: float) -> Reference:
+    """Return the reference of noisy descent on losses with constant gradients, in the last batch, and a quadratic regulariser."""
+    factors = [(1.0 - curvature) ** later for later in range(iterations)]
+    sigma = 3.0 * math.hypot(*factors) / math.fsum(factors[::batches])
+    keys = {"noise_multiplier": 3.0, "iterations": iterations, "batches": batches, "strong_convexity": curvature}
+    return Reference("last-iterate", keys | STEP, contribution(noise.normal, sigma), loss=loss)
+
+
+def _in_set(situation: Situation) -> Iterator[Release]:
+    """Yield the last models of descents on [0, 1] with constant gradients."""
+    for total in noise.sums(situation.adjacency, "contribution", 1.0):
+        yield noise.descent(total, 9, 1.0, 3.0, 1.0, TWO_OUTCOMES_CELLS)
+
+
+def _drawn_descents(iterations: int, curvature: float, rate: float, sigma: float) -> Releases:
+    """Return last models as in `_descent`, if each record is in the batch of each step with probability `rate`."""
+    factors = np.array([(1.0 - curvature) ** later for later in range(iterations)])
+    spread = sigma * float(np.linalg.norm(factors))
+
+    def released(total: noise.Sum, count: int, records: Records) -> Array:
+        laws = [noise.cells(noise.normal(spread), 0.0, -REACH * spread, REACH * spread, count) * 0.0]
+        for chosen in itertools.product((0, 1), repeat=iterations * len(records)):
+            batches = np.reshape(chosen, (iterations, len(records)))
+            moves = [total(tuple(itertools.compress(records, batch))) for batch in batches]
+            weight = math.prod(rate if each else 1.0 - rate for each in chosen)
+            laws.append(weight * noise.cells(noise.normal(spread), float(factors @ moves), -REACH * spread, REACH * spread, count))
+        return np.asarray(sum(laws))
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in noise.sums(situation.adjacency, "contribution", 1.0):
+            yield partial(released, total, situation.cells // 10)
+
+    return releases
+
+
+STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}
+DESCENTS = (
+    _descent(4, 1, 0.2, 5e-3),
+    _descent(4, 2, 0.2, 1.0),
+    Reference(
+        "last-iterate",
+        {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "divisor": 1, **STEP},
+        _in_set,
+        loss=1.0,
+    ),
+    Reference(
+        "last-iterate",
+        {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "inclusion": 0.3, **STEP},
+        _drawn_descents(3, 0.99, 0.3, 1.0),
+        loss=1.0,
+    ),
 )
 
 
@@ -435,6 +518,7 @@ def _selection(trials: dict[str, object], generating: Function) -> Reference:
 
 SELECTIONS = (
     _selection({"distribution": "poisson", "mean": 2.0}, lambda x: np.exp(2.0 * (x - 1.0))),
+    _selection({"distribution": "binomial", "mean": 2.0, "most": 4}, lambda x: (0.5 + 0.5 * x) ** 4),
     _selection({"distribution": "geometric", "gamma": 0.5}, lambda x: 0.5 * x / (1.0 - 0.5 * x)),
     _selection({"distribution": "logarithmic", "gamma": 0.5}, lambda x: np.log1p(-0.5 * x) / math.log(0.5)),
 )
@@ -484,6 +568,7 @@ REFERENCES: tuple[Reference, ...] = (
     *STATED,
     *GROUPS,
     *STREAMS,
+    *DESCENTS,
     *SELECTIONS,
     *PREDICTIONS,
     Reference("post-processing", {}, empty_release),

@@ -122,7 +122,9 @@ def from_dp_event(
         adjacency: The neighbouring relation of the accountant, which the event does not contain: "add-remove" (ADD_OR_REMOVE_ONE),
             "replace-one" (REPLACE_ONE) or "zero-out" (REPLACE_SPECIAL).
         delta: Delta at which epsilon is reported.
-        unit, max_contributions, dataset_size: As in [privacy].
+        unit: As in [privacy].
+        max_contributions: As in [privacy].
+        dataset_size: As in [privacy].
 
     Returns:
         A pipeline with the noise of the event, relative to C, the bound on the values of one record. Under replace-one a record moves a sum
@@ -132,7 +134,7 @@ def from_dp_event(
 
     Raises:
         InputError: No mechanism type corresponds to the event (NonPrivateDpEvent, UnsupportedDpEvent, SampledWithReplacementDpEvent,
-            several trees of one epoch, a sample of a sample, xi above 0), or the reader of pipeline files refuses its values.
+            a sample of a sample), or the reader of pipeline files refuses its values.
     """
     asserted = Asserted(adjacency=adjacency, unit=unit, max_contributions=max_contributions, dataset_size=dataset_size, delta=delta)
     return read_text(toml_text(tables_of_event(tree_of(event), asserted)), "<dp event>")

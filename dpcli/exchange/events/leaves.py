@@ -166,9 +166,14 @@ def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
 
 
 def _zcdp_keys(event: EventTree, change: RecordChange) -> Keys:
-    if "xi" in event.fields and event.number("xi") != 0.0:
-        raise event.refused("expected xi = 0: a mechanism of type zcdp has no xi")
-    return _stated("rho")(event, change)
+    """Return the keys of zCDP. Its Renyi divergences are at most xi + rho times the order, in the event and in the file."""
+    xi = event.number("xi") if "xi" in event.fields else 0.0
+    return {**_stated("rho")(event, change), **({"xi": xi} if xi != 0.0 else {})}
+
+
+def _zcdp_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    fields = {"rho": keys.pop("rho")}
+    return fields | {"xi": keys.pop("xi")} if "xi" in keys else fields
 
 
 def _same(*names: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
@@ -208,14 +213,13 @@ def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
 
 
 def _tree_keys(event: EventTree, change: RecordChange) -> Keys:
-    """Return the keys of tree aggregation over one epoch, in which each record takes part once."""
+    """Return the keys of tree aggregation over one epoch, in which each record takes part once, in one of the trees."""
     _require_no_replacement(event.name, change)
     steps = event["step_counts"]
-    if isinstance(steps, tuple) and len(steps) != 1:
-        raise event.refused("expected one tree, found several trees without common records, for which there is no mechanism type")
-    if isinstance(steps, tuple):
-        event = EventTree(event.name, {**event.fields, "step_counts": steps[0]})
-    return {"noise_multiplier": event.number("noise_multiplier"), "iterations": event.count("step_counts"), "max_participations": 1}
+    trees = steps if isinstance(steps, tuple) else (steps,)
+    counts = [EventTree(event.name, {"step_counts": tree}).count("step_counts") for tree in trees]
+    keys: Keys = {"noise_multiplier": event.number("noise_multiplier"), "iterations": sum(counts), "max_participations": 1}
+    return keys if len(counts) == 1 else {**keys, "trees": counts}
 
 
 def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
@@ -224,7 +228,8 @@ def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     if keys.pop("max_participations") != 1:
         raise InputError("a record takes part in several steps of its tree, which SingleEpochTreeAggregationDpEvent excludes")
     keys.pop("min_separation", None)
-    return {"noise_multiplier": keys.pop("noise_multiplier"), "step_counts": keys.pop("iterations")}
+    iterations, trees = keys.pop("iterations"), keys.pop("trees", None)
+    return {"noise_multiplier": keys.pop("noise_multiplier"), "step_counts": [*trees] if trees else iterations}
 
 
 LEAVES: Mapping[str, Leaf] = {
@@ -234,7 +239,7 @@ LEAVES: Mapping[str, Leaf] = {
     "DiscreteLaplaceDpEvent": Leaf("discrete-laplace", _discrete_laplace_keys, _discrete_laplace_fields),
     "DiscreteGaussianDpEvent": Leaf("discrete-gaussian", _discrete_gaussian_keys, _discrete_gaussian_fields),
     "RandomizedResponseDpEvent": Leaf("randomized-response", _response_keys, _response_fields),
-    "ZCDpEvent": Leaf("zcdp", _zcdp_keys, _same("rho")),
+    "ZCDpEvent": Leaf("zcdp", _zcdp_keys, _zcdp_fields),
     "EpsilonDeltaDpEvent": Leaf("approx-dp", _stated("epsilon", "delta"), _same("epsilon", "delta")),
     "ExponentialMechanismDpEvent": Leaf("exponential", _stated("epsilon"), _same("epsilon")),
     "PermuteAndFlipDpEvent": Leaf("permute-and-flip", _stated("epsilon"), _same("epsilon")),

@@ -147,6 +147,8 @@ class EventWriter:
         trials = keys.pop("trials")
         if "mean" not in trials:
             raise InputError("RepeatAndSelectDpEvent has the mean number of trials: state mean instead of gamma")
+        if "most" in trials:
+            raise InputError("RepeatAndSelectDpEvent has no binomial number of trials")
         shape = SHAPES.get(trials["distribution"], trials.get("eta"))
         fields = {"event": self.event(keys.pop("mechanism")), "mean": trials["mean"], "shape": shape}
         return EventTree("RepeatAndSelectDpEvent", fields)

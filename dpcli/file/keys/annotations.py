@@ -130,7 +130,7 @@ def default_text(member: Member) -> str:
 def idle(table: Any) -> Iterator[Problem]:
     """Yield a problem for each key that has no effect, because the setting that makes dpcli read it is missing.
 
-    A key whose value equals the default is not reported, as the table does not show whether the file states it.
+    A key whose value equals the default is not reported, because the table does not show whether the file states it.
     """
     cls: type = type(table)
     for name, member in members_of(cls).items():

@@ -58,7 +58,6 @@ class KeyPlace:
 
         Args:
             expected, hint, among: As in `KeyFinding`.
-            value: The refused value.
         """
         self.findings.add("DP004", self.path, expected, shown(value), hint, among)
         raise Refused

@@ -91,7 +91,6 @@ class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
     Attributes:
-        cls: The dataclass.
         members_of: Function that returns the keys of a dataclass. It is a field and not an import, because its module imports this one.
     """
 

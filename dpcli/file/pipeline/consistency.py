@@ -23,10 +23,9 @@ LIKELY = 0.8  # smallest similarity, as difflib measures it, of a unit that is t
 def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     """Return the top-level values that can be read, and add a finding for every problem.
 
-    The mechanisms of queries follow those of the file. `queries` has the index of the query of each.
+    The mechanisms of queries come after the mechanisms of the file. The value `queries` has the index of the query for each of them.
 
-    Raises:
-        TooMany: There are more problems than `MAX_FINDINGS`.
+    Raises TooMany if there are more problems than `MAX_FINDINGS`.
     """
     values = read_document(tables, findings)
     check(tables, values, findings)
@@ -38,7 +37,7 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for every inconsistency. values: the top-level values that can be read."""
+    """Add a finding for every inconsistency among the top-level values that can be read."""
     privacy = values.get("privacy")
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     mechanisms: list[Mapping[str, Any]] = []
@@ -65,7 +64,8 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
     """Yield the problems of [privacy].
 
-    has_only_queries: whether all mechanisms come from queries, which bound the contributions of a unit by other keys.
+    Args:
+        has_only_queries: Whether all mechanisms come from queries, which bound the contributions of a unit by other keys.
     """
     if privacy is None:
         return
@@ -118,6 +118,8 @@ def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Probl
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():
             yield (*path, key), expected, actual
+        if entry.spec.final_only and privacy is not None and privacy.releases == "all-checkpoints":
+            yield (*path, "type"), 'releases = "final-model": this type covers the last model alone', 'releases = "all-checkpoints"'
         if entry.sampling is not None and privacy is not None:
             for key, expected, actual in entry.sampling.problems(privacy.dataset_size):
                 yield (*path, "sampling", key), expected, actual

@@ -37,8 +37,7 @@ def dataset_problems(name: str) -> Iterator[Problem]:
 def by_dataset(pipelines: Iterable[Pipeline]) -> dict[str, tuple[Pipeline, ...]]:
     """Return the pipelines of each dataset, in their order. Pipelines that name no dataset are left out.
 
-    Raises:
-        InputError: Two names look alike, or files of one dataset differ in the unit or the adjacency.
+    Raises InputError if two names look alike, or files of one dataset differ in the unit or the adjacency.
     """
     result: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:

@@ -68,8 +68,7 @@ class Stated:
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
         """Return the equivalent file as plain tables.
 
-        Raises:
-            InputError: The flags describe no mechanism or two, or they contradict each other.
+        Raises InputError if the flags describe no mechanism or two, or they contradict each other.
         """
         sampling = {"rate": self.sampling_rate, "batch_size": self.batch_size}
         privacy = {
@@ -110,7 +109,7 @@ class Stated:
 
 
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
-    """Return the pipeline of `Stated.tables`. text: text of the file; None to write it from the tables.
+    """Return the pipeline of `Stated.tables`, read from the text of its file, which is written from the tables if it is None.
 
     Raises:
         InputError: The reader refuses a value. The message names the flag in place of the key.
@@ -143,7 +142,7 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
 
 
 def words_of_flags(given: Mapping[str, Any]) -> list[str]:
-    """Return flags as words of a command line. given: values by the name of the flag."""
+    """Return flags, which are given by name, as words of a command line."""
     return [word for name, value in given.items() for word in _flag(name, value)]
 
 

@@ -21,7 +21,8 @@ TOP_LEVEL = "top level"
 def places_of(key: str, path: str | None = None) -> list[str]:
     """Return a line for each meaning of a key, such as `[budget]: meaning of the key (allowed values; default 0.8)`.
 
-    path: dotted key of the table to search; None for all tables.
+    Args:
+        path: Dotted key of the table to search; None for all tables.
     """
     result: dict[tuple[str, str], list[str]] = {}
     for place in every_table():

@@ -26,8 +26,8 @@ NONE_IN_PRIVATE_DECODING = (
 NORMS = "c clip clip_norm clipping clipping_norm clipping_threshold l2_clip l2_norm_clip max_grad_norm max_norm norm"
 CLIPPING = frozenset(NORMS.split())
 NO_NORM = (
-    "epsilon does not depend on the clipping norm, as noise_multiplier is noise / norm; for dpcli train, state the norm as "
-    "[train] clipping = { norm = ... }"
+    "epsilon does not depend on the clipping norm, because noise_multiplier is noise / norm; for dpcli train, state the norm as [train] "
+    "clipping = { norm = ... }"
 )
 # Names of keys in some mechanism types, with the usual name of such a key.
 USUAL_NAMES = {"queries": "steps", "l1_sensitivity": "sensitivity"}
@@ -49,7 +49,8 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
     if reason:
         return None, reason
     meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=NEARLY_EQUAL)
-    if not meant and (places := _places(key, top)):
+    places = "" if meant else _places(key, top)
+    if places:
         return None, f"it belongs in {places}"
     meant = meant or closest(key, keys)
     for synonym in SYNONYMS.get(key, ()):
@@ -84,7 +85,7 @@ def _places(key: str, top: frozenset[str]) -> str:
     return " or ".join(places)
 
 
-@functools.cache  # cached, as a file may have hundreds of unknown keys
+@functools.cache  # cached, because a file may have hundreds of unknown keys
 def _section(name: str) -> tuple[TablePlace, ...]:
     """Return the table of a section, and its inner tables."""
     return tuple(places_in(SectionTable(name), name, f"[{name}]"))

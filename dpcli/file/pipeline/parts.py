@@ -71,7 +71,7 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
 def schemes(pipeline: Pipeline) -> str:
     """Return the sampling schemes of the entries that read data, joined by "and"; "none" without sampling.
 
-    An entry that only runs other entries is left out, as they state the schemes.
+    An entry that only runs other entries is left out, because they state the schemes.
     """
     entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
     names = {"none" if entry.sampling is None else entry.sampling.scheme for entry in entries}
@@ -85,8 +85,9 @@ def _runs_others(entry: Entry) -> bool:
 def _part_problem(owner: Entry, name: str, part: Entry | None, names: Collection[str]) -> str | None:
     """Return the reason why the entry with this name cannot be a part of `owner`; None if it can.
 
-    part: the entry; None if it cannot be read.
-    names: the names of all entries.
+    Args:
+        part: The entry; None if it cannot be read.
+        names: The names of all entries.
     """
     if name == owner.name:
         return "its own name"

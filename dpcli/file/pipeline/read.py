@@ -14,8 +14,8 @@ from dpcli.file.keys.kinds import calibration_weight
 from dpcli.file.pipeline.canonical import is_pipeline, pipeline_of
 from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.placeholders import find_calibrate, substituted, with_placeholders
 from dpcli.file.pipeline.section import in_section
-from dpcli.file.pipeline.series import find_calibrate, substituted, with_placeholders
 from dpcli.file.toml import syntax
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, KeyFinding, Path, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes
@@ -26,7 +26,6 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
     """Return the pipeline in the file at `path`, or on standard input for "-".
 
     Args:
-        path: Path of the file.
         substitute: Number that replaces "calibrate". If it is None, a file that contains "calibrate" is refused.
 
     Raises:
@@ -49,8 +48,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 
     A number replaces each "calibrate": 1 or, if the key is the noise, the sensitivity if that is larger.
 
-    Raises:
-        InvalidFile: The bytes are blank, not TOML, or a file of another kind.
+    Raises InvalidFile if the bytes are blank, not TOML, or a file of another kind.
     """
     content, tables = _with_placeholders(text, path)
     values, findings = _checked(tables)
@@ -261,12 +259,11 @@ UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, as u
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
     """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
 
-    Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a damaged
+    Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged
     pipeline. A folder without such files stays in the list, so that reading it reports an error. wanted: function that returns whether a
     file with these tables is wanted.
 
-    Raises:
-        InputError: A folder cannot be listed.
+    Raises InputError if a folder cannot be listed.
     """
     by_place: dict[str, str] = {}
     for path in paths:

@@ -53,7 +53,8 @@ def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """Return the charges of a pipeline in the order of the file. The charges of partitions come last.
 
-    group_size: number of units of privacy that change together.
+    Args:
+        group_size: Number of units of privacy that change together.
 
     Raises:
         InputError: Two mechanisms have one name, a group is too large, or a mechanism has no meaning under the adjacency, the sampling or
@@ -94,8 +95,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     """Return the charges of `runs` runs of the whole pipeline on the same data.
 
-    Raises:
-        InputError: There is no run, or a count exceeds MAX_COUNT.
+    Raises InputError if there is no run, or a count exceeds MAX_COUNT.
     """
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs for which no mechanism runs more than 10^18 times, found {runs}")

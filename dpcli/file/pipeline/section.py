@@ -160,7 +160,9 @@ class TablePlace:
 def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
     """Yield the tables in a value of this kind. If the value is a table, it comes first.
 
-    path: dotted key of the value. title: the way in which a file writes it.
+    Args:
+        path: Dotted key of the value.
+        title: The way in which a file writes the table, such as "[train.clipping]".
     """
     match kind:
         case SectionTable():

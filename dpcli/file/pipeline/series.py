@@ -1,4 +1,4 @@
-"""Expansion of the abbreviations of a pipeline file: lists that make several entries, [defaults], and "calibrate".
+"""Expansion of the abbreviations of a pipeline file: lists that make several entries, and [defaults].
 
 A "plain" entry is a [[mechanism]] table without lists that already contains its defaults. Files are expanded to plain entries before any
 other code reads them. A file with abbreviations is therefore equivalent to one in which all entries are written out. Only positions in the
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.kinds import Number, WholeNumber, calibration_weight
+from dpcli.file.keys.kinds import Number, WholeNumber
 from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
@@ -185,10 +185,10 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         if all(type(value) in (int, float) for value in values):
             lists[path] = values
     varying = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
-    if not varying:  # one list is needed all the same, as it determines the number of entries
+    if not varying:  # one list is needed all the same: it determines the number of entries
         varying = dict(list(lists.items())[:1])
     for path, values in varying.items():
-        table = _with(table, path, values)
+        table = with_value(table, path, values)
     expanded = list(plain_entries({"mechanism": [table]})["mechanism"])
     return table if expanded == list(entries) else None
 
@@ -260,7 +260,7 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
         if type(filled.get("name")) is str:
             entry["name"] = f"{filled['name']}[{position + 1}]"
         for path, values in lists.items():
-            entry = _with(entry, path, values[position])
+            entry = with_value(entry, path, values[position])
         yield entry, EntryOrigin(index, position, tuple(lists), added)
 
 
@@ -275,12 +275,12 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
     """Return the lists in place of numbers, by key. Empty lists, or lists of different lengths, give {}: the reader reports them."""
-    result: dict[Path, list[Any]] = dict(_numbers(table, lambda value: type(value) is list))
+    result: dict[Path, list[Any]] = dict(numbers_in(table, lambda value: type(value) is list))
     lengths = {len(values) for values in result.values()}
     return result if len(lengths) == 1 and lengths != {0} else {}
 
 
-def _numbers(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
+def numbers_in(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
     """Yield (path, value) of each numeric key with a wanted value, in an entry and in its sampling table."""
     sampling = table.get("sampling")
     if any(map(wanted, table.values())):  # without a wanted value, the numeric keys are not needed
@@ -303,61 +303,9 @@ def _known(table: Tables) -> Members:
     return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
 
 
-def _with(table: Tables, path: Path, value: Any) -> dict[str, Any]:
+def with_value(table: Tables, path: Path, value: Any) -> dict[str, Any]:
     """Return a copy of the table with a new value at a path."""
     key, *rest = path
     if rest:
-        value = _with(table[str(key)], tuple(rest), value)
+        value = with_value(table[str(key)], tuple(rest), value)
     return {**table, str(key): value}
-
-
-COUNTS = frozenset({"steps", "batch_size"})  # keys whose value must be an integer, even if the solver works with floats
-NOISE = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
-COVERED = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
-
-
-def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Return the numeric keys whose value is "calibrate", with or without a weight, as (index of the mechanism, key).
-
-    A key of the sampling table is written "sampling.KEY".
-    """
-    return tuple((index, ".".join(map(str, path))) for index, path in _marked(tables))
-
-
-def _marked(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
-    """Yield (index of the mechanism, path of the key) for each "calibrate"."""
-    mechanisms = tables.get("mechanism")
-    for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
-        if type(table) is dict:
-            yield from ((index, path) for path, _ in _numbers(table, lambda value: calibration_weight(value) is not None))
-
-
-def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
-    """Return a copy of the tables with `value` in place of "calibrate"."""
-    return _with_numbers(tables, lambda table, key: value)
-
-
-def with_placeholders(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a copy of the tables with a number in place of "calibrate".
-
-    The number is 1. If the key is the noise, it is the sensitivity if that is larger, so that checks that compare both are satisfied.
-    """
-    return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
-
-
-def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
-    """Return a copy of the tables with a number in place of each "calibrate". `number` takes the table of the entry and the key."""
-    mechanisms = None
-    for index, path in _marked(tables):
-        mechanisms = mechanisms or list(tables["mechanism"])
-        value = number(mechanisms[index], str(path[-1]))
-        if path[-1] in COUNTS and float(value).is_integer():
-            value = int(value)
-        mechanisms[index] = _with(mechanisms[index], path, value)
-    return tables if mechanisms is None else {**tables, "mechanism": mechanisms}
-
-
-def _covered(table: Mapping[str, Any]) -> float:
-    """Return the largest sensitivity that the table states, at least 1."""
-    stated: list[float] = [table[key] for key in COVERED if type(table.get(key)) in (int, float)]
-    return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)

@@ -27,7 +27,10 @@ _NOT_A_FILE = {
 
 
 def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
-    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-". what: the expected file, for the message.
+    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-".
+
+    Args:
+        what: The expected kind of file, for the message of an error.
 
     Raises:
         InputError: There is no such file, it is not a regular file, or it cannot be read. A pipe or a device is never opened or waited for.

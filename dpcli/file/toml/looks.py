@@ -49,7 +49,7 @@ def looks(name: str) -> str:
     plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in _UNSEEN_CATEGORIES)
     base = unicodedata.normalize("NFKD", "".join(map(_base_letter, plain)))
     words = " ".join(base.split())
-    shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice, as a letter may resemble an i, which resembles an l
+    shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice: a letter may resemble an i, which resembles an l
     return shaped.replace("rn", "m").replace("vv", "w")
 
 
@@ -77,7 +77,7 @@ def letters() -> dict[str, list[tuple[int, int]]]:
 def mixed_scripts(name: str) -> tuple[str, ...]:
     """Return the scripts of a name that mixes Latin letters with others; an empty tuple if it does not.
 
-    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, as they are
+    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, because they are
     commonly mixed with Latin letters.
     """
     scripts = sorted({_script(c) for c in name if c.isalpha()} - _USUAL_WITH_LATIN)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dpcli.file.toml.shown import first_names, quoted
 
-MOST_CHOICES = 128  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
+MOST_CHOICES = 160  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
 LONGEST_WORD = 64  # number of characters that are compared
 
 # Words of other tools and of papers, with the words of pipeline files for the same thing.

@@ -32,8 +32,7 @@ class NotToml(Exception):
 def text_of(data: bytes) -> str:
     """Return the text of a file, with "\\n" as line ends.
 
-    Raises:
-        NotToml: The file is larger than MAX_BYTES, is not UTF-8, or has a byte order mark or a NUL byte.
+    Raises NotToml if the file is larger than MAX_BYTES, is not UTF-8, or has a byte order mark or a NUL byte.
     """
     if len(data) > MAX_BYTES:
         raise NotToml(f"a file of at most {MAX_BYTES // 1024} KiB", "more")

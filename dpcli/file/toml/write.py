@@ -23,10 +23,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
 
 
 def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
-    """Yield the lines of the document, with a comment on each key that has one.
-
-    comments: comments by the text of the key. column: column at which they begin.
-    """
+    """Yield the lines of the document, with a comment from `comments` on each key that has one. Comments begin at the given column."""
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
         yield f"{line:<{column}}  # {comment}" if comment else line

@@ -249,7 +249,7 @@ def _sum_data(total: JudgedSum) -> dict[str, Any]:
 
 
 def _premise() -> str:
-    """Return the assumption under which a sum over files is a bound. The import is local, as a gate without sums does not need it."""
+    """Return the assumption under which a sum over files is a bound. The import is local, because a gate without sums does not need it."""
     from dpcli.analysis.dataset_sum import FIXED
 
     return FIXED

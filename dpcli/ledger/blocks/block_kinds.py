@@ -87,7 +87,7 @@ class BlockKind(ABC):
 
     @abstractmethod
     def holds(self, name: str) -> bool:
-        """Check whether a text is the name of a block."""
+        """Return whether a text is the name of a block."""
 
     @abstractmethod
     def rank(self, name: str) -> int:
@@ -173,7 +173,7 @@ class Weeks(BlockKind):
 class Regions(BlockKind):
     """Parts that are listed at the opening.
 
-    An unlisted name is refused, as it could be a second name of a listed part.
+    An unlisted name is refused, because it could be a second name of a listed part.
     """
 
     needs: ClassVar[str] = "names"

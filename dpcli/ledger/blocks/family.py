@@ -16,13 +16,13 @@ The following steps prove the guarantee.
 5. A run with j_r = 0 does not read the unit. For a run with j_r > 0 the unit is a group of j_r changes, one after the other. The cost of
    the run for the whole unit is
 
-   * pure epsilon: j_r c_r, as likelihood ratios multiply;
+   * pure epsilon: j_r c_r, because likelihood ratios multiply;
    * rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy);
    * mu^2 of GDP: j_r^2 c_r. A test that rejects one dataset with probability p rejects its neighbour with probability at most
      Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383). So the mu of j neighbours add up.
 
 6. The costs of all runs for the whole unit therefore sum to at most m C for pure epsilon, by step 4. For rho and mu^2 they sum to at most
-   m sum(j_r c_r) <= m^2 C, as j_r <= m.
+   m sum(j_r c_r) <= m^2 C, because j_r <= m.
 7. The theorems of the filters require only that such a sum is bounded on every path. They are applied to one pair of datasets, with and
    without the unit.
 8. So C is set to the cap of a ledger without blocks, divided by m or m^2 and rounded down. The ledger's epsilon and delta then hold for the
@@ -33,9 +33,9 @@ A run may also bound the contribution of a unit to the whole window. Such a run 
 Some terms are refused:
 
 * With m > 1, filters with a delta or with the Renyi divergence at one order. Group privacy multiplies delta by a power of e^epsilon, and it
-  needs the divergence at other orders. With m = 1 every filter is accepted, as j_r <= 1.
-* The adjacency replace-one, as a replaced record may move between blocks. Under zero-out a blanked record may move between blocks as well.
-  So a run on blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (Ledger.stated_window).
+  needs the divergence at other orders. With m = 1 every filter is accepted, because j_r <= 1.
+* The adjacency replace-one, because a replaced record may move between blocks. Under zero-out a blanked record may move too, so a run on
+  blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (Ledger.stated_window).
 
 Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
 """

@@ -69,7 +69,6 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
 
     Args:
         ledger: The ledger. The run is only priced.
-        pipeline: The pipeline of the run.
         within: The blocks to check, as --within takes them. If empty, the listed blocks are checked. If the blocks are not listed, all
             blocks from the first to the last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are
             checked.

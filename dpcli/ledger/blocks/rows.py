@@ -52,7 +52,7 @@ class RowWindow:
         return f'rows whose "{self.column}" lies in {blocks_words(self.blocks)}'
 
     def holds(self, value: object) -> bool:
-        """Check whether a row with this value in the column is in the window. The engines of dpcli release make the same check in SQL."""
+        """Return whether a row with this value in the column is in the window. The engines of dpcli release make the same check in SQL."""
         place = PLACES[self.type](value)
         return place is not None and any(least <= place <= most for least, most in self.spans)
 
@@ -70,7 +70,7 @@ class RowWindow:
         return place if self.block_part != "week" else week_of(date.fromisoformat(place))
 
     def content(self) -> dict[str, Any]:
-        """Return the condition as JSON values, for a file of a session. The blocks are left out, as the session stores its window."""
+        """Return the condition as JSON values, for a file of a session. The blocks are left out, because the session stores its window."""
         spans = [list(span) for span in self.spans]
         return {"column": self.column, "type": self.type, "spans": spans, "each": self.block_part, "words": self.words}
 
@@ -92,8 +92,7 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
 def rows_from_content(content: object, window: object) -> RowWindow | None:
     """Return the condition that `RowWindow.content` wrote, with the blocks of a window; None if `content` is None.
 
-    Raises:
-        ValueError: The content or the window has another form.
+    Raises ValueError if the content or the window has another form.
     """
     if content is None:
         return None
@@ -118,7 +117,7 @@ def _are_texts(values: Sequence[object]) -> bool:
 def day_of(value: object) -> str | None:
     """Return the day of a date, a time or a text, as 2026-01-31; None if the value has no day.
 
-    A datetime with a time zone has no day, as the day depends on the zone in which it is read.
+    A datetime with a time zone has no day, because the day depends on the zone in which it is read.
     """
     if isinstance(value, datetime):
         return value.date().isoformat() if value.tzinfo is None else None

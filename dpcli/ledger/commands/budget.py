@@ -151,5 +151,5 @@ def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str
 
 
 def wants(name: str, format_: str, outputs: tuple[str, ...]) -> bool:
-    """Check whether a format is requested, for the terminal or for an output file."""
+    """Return whether a format is requested, for the terminal or for an output file."""
     return name == format_ or any(output.startswith(f"{name}=") for output in outputs)

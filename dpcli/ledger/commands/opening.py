@@ -73,8 +73,8 @@ def init(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...
     With --blocks each day, week, region or part of a hash has its own budget. A run is charged on all blocks of its --window or on none.
     Epsilon and delta hold for the whole unit, whose records may lie in up to --max-blocks blocks (dpcli explain ledger).
 
-    --data reads the files of the data and records their fingerprint, a SHA-256. Data with a known fingerprint are refused, as they would
-    get a second budget under a second name. Without --data or --fingerprint this cannot be noticed.
+    --data reads the files of the data and records their fingerprint, a SHA-256. Data with a known fingerprint are refused, because they
+    would get a second budget under a second name. Without --data or --fingerprint this cannot be noticed.
 
     With --two-person a request for another cap, for a quota or to void a reservation is only a proposal, which another person has to
     approve. PostgreSQL distinguishes people by their logins. In a file the names of accounts are compared, which anybody who can write the

@@ -54,7 +54,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     try:
         result = ask()
     except Denied as denial:
-        return _denial_document(ledger, denial, "the run does")
+        return _denial_document(ledger, denial, "the run")
     if result.entry is not None and result.entry.kind == "propose":
         return _proposal_document(result, result.entry)
     return _grant_document(ledger, result)
@@ -112,7 +112,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
     try:
         receipts = ask()
     except Denied as denial:
-        return _denial_document(ledger, denial, "the history does")
+        return _denial_document(ledger, denial, "the history")
     state = ledger.state()
     entries = [entry_data(receipt.entry) or {} for receipt in receipts if receipt.entry is not None]
     runs = f"{len(receipts)} {'run' if len(receipts) == 1 else 'runs'} of the history"
@@ -147,7 +147,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
 
 
 def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
-    """Return the document of a denial. `subject` begins the reason, for example "the run does"."""
+    """Return the document of a denial. `subject` is what was denied, in words."""
     headline, *reasons = str(denial).split("\n  ")
     state = ledger.state()
     details = []
@@ -160,7 +160,7 @@ def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
         notes=tuple(reasons),
         total=share_spent_text(state),
         exit_code=denial.exit_code,
-        why=f"denied: {subject} not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
+        why=f"denied: {subject} does not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
         details=tuple(details),
     )
 
@@ -247,8 +247,7 @@ def with_quote(document: Document, ledger: str | None, dataset: str | None, pipe
         document: The document without the answer.
         ledger: Path or URL of the ledger. If it is None, the document is returned unchanged.
         dataset: Name of the dataset; None for the only dataset of the ledger.
-        pipeline: The pipeline of the run.
-        run: The key under which the run may have been charged before. If it was, the run fits, as nothing more would be charged.
+        run: The key under which the run may have been charged before. If it was, the run fits, because nothing more would be charged.
 
     Raises:
         LedgerError: The ledger cannot be read.

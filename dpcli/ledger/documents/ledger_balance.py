@@ -45,12 +45,11 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
     """Return the document of a dataset's balance and runs.
 
     Args:
-        ledger: The ledger of the dataset.
         pictured: Whether the document contains the pictures of the ledger.
     """
     state, now = ledger.state(), ledger.now()
     remaining = remaining_room(state)
-    all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs, as there may be many
+    all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs: there may be many
     table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
     outlook = _outlook(state, remaining, now)
     subject = "declared runs" if state.open_terms().mode == "declared" else "cap"
@@ -230,7 +229,7 @@ def _bar(remaining: Remaining, subject: str) -> str:
 
 
 def _run_table(state: LedgerState, runs: Sequence[Run]) -> Table:
-    """Return the table of runs. It has a column of reasons if a run states one, as a random key does not describe a run.
+    """Return the table of runs. It has a column of reasons if a run states one, because a random key does not describe a run.
 
     It has a column of certificates, with the first digits of their SHA-256, if a run names one.
     """

@@ -96,7 +96,7 @@ def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, 
 
 
 def _reread_entries(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
-    head = state.head  # a copy, as the state may change before the entries are read again
+    head = state.head  # kept, because the state may change before the entries are read again
     return Walked(head.seq, lambda: map(show, ledger.reread(head)))
 
 
@@ -199,8 +199,7 @@ def _table_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 
 def _reason(entry: LedgerEntry) -> str:
-    """Return the reason of an entry, with the origin of a copy or run, the target of a move, the proposal and approval, and the
-    certificate of a run, if any."""
+    """Return the text of the column "why": the reason of an entry and, if stated, its origin or target, proposal and certificate."""
     content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":
         return f"{_change(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"

@@ -60,7 +60,6 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a chart of all blocks; None if the dataset has no blocks, or if no block was charged or retired yet.
 
     Args:
-        state: The state of the ledger.
         when: The time of the state, for the title.
     """
     family = state.open_terms().family
@@ -201,7 +200,7 @@ def _monday(year: int, week: int) -> date | None:
 def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     """Return a chart of the part of the cap that remains after each entry, as steps; None if there is only the opening entry.
 
-    Amendments of the cap are marked, as they can raise or lower the line.
+    Amendments of the cap are marked, because they can raise or lower the line.
     """
     if len(entries) < 2:
         return None

@@ -1,6 +1,4 @@
-"""The privacy filters.
-
-Their currencies are (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence at one order, and mu^2 of Gaussian DP.
+"""The privacy filters, one for each currency: (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence, and mu^2 of GDP.
 
 Factors such as 1 + 1e-14 make up for the rounding of the floating-point operations, so that each cost and each epsilon is an upper bound.
 """
@@ -84,8 +82,7 @@ class AdvancedFilter(Filter):
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
         """Return the filter whose conversion uses up `slack` of delta; half of delta if None.
 
-        Raises:
-            InputError: The slack is not in (0, delta].
+        Raises InputError if the slack is not in (0, delta].
         """
         cls.refuse_delta(delta)
         slack = 0.5 * delta if slack is None else slack
@@ -226,8 +223,8 @@ class RdpFilter(Filter):
 def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
     """Return order - 1 for the order at which cap / order is largest, in [1e-5, 1e5].
 
-    This quotient is the rho that Gaussian mechanisms could spend, as their Renyi divergence at an order is the order times rho. The result
-    need not be exact, as the ledger is sound at every order.
+    This quotient is the rho that Gaussian mechanisms could spend, because their Renyi divergence at an order is the order times rho. The
+    result need not be exact, because the ledger is sound at every order.
     """
     tried: list[tuple[float, float]] = []
 
@@ -279,8 +276,7 @@ def mu_of(mechanism: Mechanism) -> float:
 
     The mu of a mechanism with Gaussian noise and without sampling is known. For another mechanism, mu follows from its pure epsilon.
 
-    Raises:
-        NotRepresentable: The mechanism has neither a mu nor a finite pure epsilon.
+    Raises NotRepresentable if the mechanism has neither a mu nor a finite pure epsilon.
     """
     try:
         return mechanism.gdp()

@@ -51,7 +51,7 @@ def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
 def numbered_runs(declared: DeclaredRuns) -> list[tuple[str, Mapping[str, Any]]]:
     """Return each declared run with the name of its amount ("run 1", "run 2", ...), in the order of the declaration.
 
-    The order in an entry is different, as names are sorted as texts there: "run 10" comes before "run 2".
+    The order in an entry is different, because names are sorted as texts there: "run 10" comes before "run 2".
     """
     return [(f"run {number}", item) for number, item in enumerate(declared, 1)]
 

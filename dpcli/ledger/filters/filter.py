@@ -3,7 +3,7 @@
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
 currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon.
 
-A privacy-loss distribution may describe one run, as its parameters were fixed in advance. Distributions are not composed across runs
+A privacy-loss distribution may describe one run, because its parameters were fixed in advance. Distributions are not composed across runs
 (arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like the costs of consecutive runs (Haney et al. 2023,
 arXiv:2309.05901).
 """
@@ -111,8 +111,7 @@ class Filter(Protocol):
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         """Return the caps, in the currency of the filter, that keep all runs together within (epsilon, delta). They are rounded down.
 
-        Raises:
-            InputError: No run fits within (epsilon, delta).
+        Raises InputError if no run fits within (epsilon, delta).
         """
         ...
 
@@ -171,10 +170,9 @@ def steps_of(pipeline: Pipeline) -> Steps:
 def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     """Return the smallest sound bound on the epsilon of one run at `delta`, and the name of its accountant.
 
-    Any accountant may compose the mechanisms of one run, as their parameters were fixed in advance.
+    Any accountant may compose the mechanisms of one run, because their parameters were fixed in advance.
 
-    Raises:
-        CannotCertify: No accountant finds a finite bound.
+    Raises CannotCertify if no accountant finds a finite bound.
     """
     from dpcli.analysis.account import headline
 

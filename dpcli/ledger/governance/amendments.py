@@ -20,7 +20,6 @@ class Amend:
 
     Attributes:
         epsilon: The new cap.
-        why: Reason.
         approver: The person who approves the change, in a ledger without the two-person rule.
         who: The person who asks for the change.
         unseen: The statement that nobody who decides on the raised cap had seen an output.
@@ -74,8 +73,7 @@ def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowled
     The result is empty if the cap is not raised above the guarantee, or if the statement is replaced by the acknowledgement. Before the
     first charge no output exists. So the field is written then without a statement.
 
-    Raises:
-        InputError: The cap is raised above the guarantee, with neither the statement nor the acknowledgement.
+    Raises InputError if the cap is raised above the guarantee, with neither the statement nor the acknowledgement.
     """
     if state.guaranteed is None or epsilon <= state.largest:
         return {}
@@ -100,7 +98,6 @@ class SetQuota:
         members: Names of the team's members, sorted; for a person, only the person's name.
         share: The limit as a share of the cap, a decimal in [0, 1]; 1 removes the limit.
         alert_at: The share of the limit from which on a warning is shown, a decimal in [0, 1].
-        why: Reason.
     """
 
     of: str
@@ -124,7 +121,6 @@ class SetRate:
 
     Attributes:
         per_day: The largest number of such entries.
-        why: Reason.
     """
 
     per_day: int
@@ -141,7 +137,6 @@ class Proposable:
     """A request that becomes a proposal in a two-person ledger, and is granted at once in any other ledger.
 
     Attributes:
-        request: The request itself.
         expires: The time until which the proposal may be approved ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
     """
 
@@ -171,7 +166,6 @@ class Approve:
     Attributes:
         seq: Number of the entry with the proposal.
         who: The person who approves.
-        why: Reason.
         unseen, acknowledged: As in `Amend`, if the proposal raises the cap.
     """
 

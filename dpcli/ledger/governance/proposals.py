@@ -26,7 +26,6 @@ class Proposal:
 
     Attributes:
         seq, hash: Number and hash of the entry that made the proposal.
-        who: The proposer.
         expires: The time from which on the proposal can no longer be approved.
         asks: The content of the entry that an approval writes.
     """
@@ -38,7 +37,7 @@ class Proposal:
     asks: Mapping[str, Any]
 
     def made_by(self, who: str) -> bool:
-        """Check whether the proposer has this name, or a name that looks the same."""
+        """Return whether the proposer has this name, or a name that looks the same."""
         return looks(self.who) == looks(who)
 
 
@@ -58,7 +57,7 @@ def subject_of(content: Mapping[str, Any]) -> str:
 
 
 def is_arrival(content: Mapping[str, Any]) -> bool:
-    """Check whether an entry records that a moved dataset has arrived. Such an entry needs no approval, as the move was approved."""
+    """Return whether an entry records that a moved dataset has arrived. Such an entry needs no approval, because the move was approved."""
     return content["kind"] == "moved" and "copy" in content
 
 

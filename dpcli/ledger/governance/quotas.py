@@ -59,7 +59,6 @@ class Quota:
 
         Args:
             people: The total charges of each person.
-            caps: The caps of the ledger.
             window: The blocks that count; all charged blocks if empty.
             by_block: Whether the dataset has blocks. The result is then the largest total on one of the blocks.
         """

@@ -39,7 +39,6 @@ def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tup
     words add that the section has to be changed to match.
 
     Args:
-        pipeline: The pipeline.
         fits: Function that returns whether a pipeline fits. If a pipeline fits, it must also fit with more noise and with fewer steps.
     """
     busiest = max(pipeline.mechanisms, key=_by_runs)

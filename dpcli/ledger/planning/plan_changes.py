@@ -55,7 +55,7 @@ def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, 
 def _fewer_runs(plan: BudgetPlan, place: int) -> PlanChange | None:
     """Return the largest number of runs of this table with which all runs fit, by bisection.
 
-    Bisection is valid, as with fewer runs no block is charged more.
+    Bisection is valid, because with fewer runs no block is charged more.
     """
     run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
     if run.every is None:
@@ -84,7 +84,7 @@ def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
 def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
     """Return the longest trailing window of this table with which all runs fit, by bisection.
 
-    Bisection is valid, as with a shorter window no block is charged more.
+    Bisection is valid, because with a shorter window no block is charged more.
     """
     run, reads = plan.priced[place].scheduled, plan.priced[place].reads
     if not isinstance(reads, Trailing):

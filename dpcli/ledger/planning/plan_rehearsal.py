@@ -18,7 +18,7 @@ from dpcli.ledger.balance import share_of
 from dpcli.ledger.chain import seal
 from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
+from dpcli.ledger.planning.schedule import Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import MOST_IN_WINDOW
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
@@ -26,10 +26,8 @@ from dpcli.ledger.state import LedgerState
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
 
-
-MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, as the look-up takes time
+MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, because the look-up takes time
 MOST_CHARGED = 2_000_000  # largest sum of the numbers of blocks of all runs in a schedule
 BEYOND = 1000  # number of runs that are rehearsed beyond the end of a schedule
 
@@ -40,8 +38,6 @@ class PricedRun:
 
     Attributes:
         scheduled: The table of the schedule.
-        pipeline: The pipeline of the run.
-        cost: The cost of one run.
         delta: The delta at which the run is described.
         reads: The blocks that the run reads, or the trailing window from which they follow on each day.
     """
@@ -58,10 +54,8 @@ class PlannedRun:
     """A run on its day.
 
     Attributes:
-        day: The day of the run.
         place: Position of the run's table in the schedule.
         window: The blocks that the run reads.
-        cost: The cost of the run.
         used: The share of the cap that is used after the run. With blocks, it is the share of the fullest block of the window.
         why: The reason why the run is denied; "" if it fits.
     """
@@ -83,7 +77,6 @@ class BudgetPlan:
     """The result of the rehearsal of a schedule.
 
     Attributes:
-        schedule: The schedule.
         priced: The runs of the tables, with their costs.
         runs: All runs on their days.
         before, after: The state of the ledger now, and after all runs that fit.
@@ -211,8 +204,7 @@ def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
 def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str, ...] | Trailing:
     """Return the blocks that a run reads, or its trailing window.
 
-    Raises:
-        InputError: The window is not valid in this ledger, or contradicts the window of the file.
+    Raises InputError if the window is not valid in this ledger, or contradicts the window of the file.
     """
     stated = (run.window,) if isinstance(run.window, str) else run.window or ()
     family = ledger.state().open_terms().family

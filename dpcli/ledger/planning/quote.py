@@ -29,8 +29,6 @@ class RequestedRuns(NamedTuple):
     """A number of runs of one file.
 
     Attributes:
-        pipeline: The pipeline in the file.
-        runs: Number of runs.
         wanted, cost: The cost of all runs together, as decimals and as texts.
         delta: The delta at which the runs are described.
         window: The blocks that each run reads.
@@ -58,7 +56,6 @@ class Quote:
         message: The quote in words.
         share: The cost of the runs of this file as a share of the cap. It may be above 1.
         left: The share of the cap that is left before any of the runs.
-        delta: The delta of the cap.
     """
 
     fits: bool
@@ -120,9 +117,7 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
 
     Args:
         balance: The state of the ledger.
-        request: The runs of the file.
         everything: The cost of all files together, on each block.
-        files: The number of files.
     """
     window = request.window
     state, closed = balance.on_blocks(window), balance.retired_block(window)

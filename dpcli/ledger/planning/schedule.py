@@ -203,8 +203,7 @@ class Trailing:
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
         """Return the blocks that a run on a day reads.
 
-        Raises:
-            InputError: The blocks are not days or weeks, or the window begins before the calendar.
+        Raises InputError if the blocks are not days or weeks, or the window begins before the calendar.
         """
         today = kind.of_day(day)
         if today is None:

@@ -44,7 +44,6 @@ class MovedDataset:
     """A dataset that has moved.
 
     Attributes:
-        dataset: Name of the dataset.
         to: Address of the target.
         closed_at: The entry by which the dataset was closed at its origin.
         repeated: True if an earlier command had completed the move.
@@ -77,11 +76,10 @@ class DatasetMove:
     def fill(self, target: Store) -> None:
         """Copy all entries, close the origin and name the copy (steps 1 to 4). Do nothing if `target` has the complete copy already.
 
-        Raises:
-            LedgerError: The chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
+        Raises LedgerError if the chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
-        self._refuse(target, to)
+        self._require_movable(target, to)
         self._require_approval(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
             if self.durable_copy(target) is not None:
@@ -89,7 +87,7 @@ class DatasetMove:
             state = LedgerState(dataset, runs=runs)
             self._copy_entries(target, tail, state, self._end())
             self.check_written(target, state.head)
-            self._refuse_origin()
+            self._require_recordable_address()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
@@ -112,12 +110,11 @@ class DatasetMove:
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why))
         target.append_all([(request, "")], even_moved=True)
 
-    def _refuse(self, target: Store, to: str) -> None:
+    def _require_movable(self, target: Store, to: str) -> None:
         """Check that the dataset can move to `target`.
 
-        Raises:
-            LedgerError: Both ledgers are the same, the definitions of one are outdated, the origin is damaged, or the dataset has moved
-                elsewhere.
+        Raises LedgerError if both ledgers are the same, the definitions of one are outdated, the origin is damaged, or the dataset has
+        moved elsewhere.
         """
         store, state = self.ledger.store, self.ledger.state()
         if store.identity == target.identity:
@@ -137,13 +134,12 @@ class DatasetMove:
     def _require_approval(self, target: Store, to: str) -> None:
         """Check that a second person has approved the move, if the ledger needs that. If there is no open proposal, make one.
 
-        Raises:
-            LedgerError: No other person has approved the move yet.
+        Raises LedgerError if no other person has approved the move yet.
         """
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
             return
-        self._refuse_origin()
+        self._require_recordable_address()
         proposal = state.proposals.get("place")
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
             state = self.ledger.leave(to, self.why).state
@@ -156,8 +152,11 @@ class DatasetMove:
             "this command; nothing was moved"
         )
 
-    def _refuse_origin(self) -> None:
-        """Check that an entry can contain the address of the origin, before the origin is closed. Raises LedgerError if not."""
+    def _require_recordable_address(self) -> None:
+        """Check that an entry can contain the address of the origin. Raises LedgerError if not.
+
+        This is checked before the origin is closed, because the copy could not be opened afterwards.
+        """
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(
@@ -191,8 +190,7 @@ class DatasetMove:
     def _copy_entries(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
         """Check every entry after `state` up to `end`, apply it to `state`, and append it at the target if it is missing there.
 
-        Raises:
-            LedgerError: The chain is broken, has changed meanwhile, or differs from the entries of the target.
+        Raises LedgerError if the chain is broken, has changed meanwhile, or differs from the entries of the target.
         """
         store, dataset, start = self.ledger.store, self.ledger.dataset, state.head.seq
         if not start and not target.after(dataset, 0, 1):
@@ -258,8 +256,7 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
 
     An interrupted move is completed. If the move was completed before, nothing is written.
 
-    Raises:
-        LedgerError: The dataset cannot be moved (see `DatasetMove.fill`), or the verification of the copy fails.
+    Raises LedgerError if the dataset cannot be moved (see `DatasetMove.fill`), or the verification of the copy fails.
     """
     with open_ledger(source, dataset) as ledger:
         repeated = _move(DatasetMove(ledger, target, why, progress))

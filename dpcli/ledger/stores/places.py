@@ -19,7 +19,7 @@ from dpcli.ledger.terms import LedgerTerms
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
-# Connection parameters, which libpq accepts in place of a URL. They are refused, as they would become a file name that contains a password.
+# Connection parameters, which libpq accepts in place of a URL. They are refused: they would become a file name that contains a password.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
 # A URL with a password but without slashes. A text that begins with ./ or the letter of a drive is the path of a file.
 CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
@@ -55,7 +55,7 @@ def path_of(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a path or URL without secrets, for messages. Of a URL only the scheme remains, as other parts may contain a password."""
+    """Return a path or URL without secrets, for messages. Of a URL only the scheme remains, because other parts may contain a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
@@ -116,8 +116,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
 def upgrade(url: str) -> tuple[str, ...]:
     """Renew the definitions of a ledger, and record this in every visible dataset. Return the names of the datasets with a new entry.
 
-    Raises:
-        LedgerError: The user may not renew the definitions, or they were changed by hand.
+    Raises LedgerError if the user may not renew the definitions, or they were changed by hand.
     """
     _refuse_changed_definitions(url)
     store: Store = load("dpcli.ledger.stores.postgres:upgraded_store")(url) if url.startswith(POSTGRES) else open_store(url)
@@ -128,12 +127,11 @@ def upgrade(url: str) -> tuple[str, ...]:
 
 
 def _refuse_changed_definitions(url: str) -> None:
-    """Check that the definitions were not changed by hand, as an upgrade would record them as definitions of dpcli.
+    """Check that the definitions were not changed by hand, because an upgrade would record them as definitions of dpcli.
 
-    A fault is reported only if a second check finds it as well, as another process may upgrade the ledger during the first check.
+    A fault is reported only if a second check finds it as well, because another process may upgrade the ledger during the first check.
 
-    Raises:
-        LedgerError: The definitions were changed.
+    Raises LedgerError if the definitions were changed.
     """
     if _fault_of_definitions(url) is None:
         return

@@ -1,8 +1,8 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
-A dataset has one writer at a time, as the SQL function `dpcli.hold` locks the row of the dataset before the first read. The isolation level
-is READ COMMITTED, so that every later statement sees all commits before it. Only the SQL functions `dpcli.append` and `dpcli.take` write
-rows. They check each row again.
+A dataset has one writer at a time, because the SQL function `dpcli.hold` locks the row of the dataset before the first read. The isolation
+level is READ COMMITTED, so that every later statement sees all commits before it. Only the SQL functions `dpcli.append` and `dpcli.take`
+write rows. They check each row again.
 
 Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/current/wal-async-commit.html.
@@ -71,8 +71,7 @@ class PostgresTail:
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
         """Return up to `most` rows after `seq`.
 
-        Raises:
-            LedgerError: The last entries are missing, so that the spending would seem smaller than it is.
+        Raises LedgerError if the last entries are missing, so that the spending would seem smaller than it is.
         """
         # The head is read before the rows, so that an entry that is written in between cannot seem missing.
         head = self.connection.execute(HEAD, (self.dataset,)).fetchone()
@@ -96,7 +95,7 @@ class PostgresTail:
         self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Do nothing, as the server makes its own checkpoints and accepts none from a login."""
+        """Do nothing, because the server makes its own checkpoints and accepts none from a login."""
 
 
 class PostgresStore:

@@ -65,7 +65,7 @@ WORK = 60.0  # longest time of a transaction, in seconds, without its wait for a
 HOLDER = "; held by "  # begins the part of a message that names the holder of a lock
 # Names are looked up in pg_catalog only. Otherwise another login could define a better matching function in a schema that it can write.
 SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-# If a standby does not confirm a commit, the server only warns. The level of messages is set, as another setting may suppress warnings.
+# If a standby does not confirm a commit, the server only warns. The level of messages is set: another level may suppress warnings.
 LIMITS = (
     f"{SEARCH_PATH}, pg_catalog.set_config('client_min_messages', 'warning', true), "
     "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
@@ -103,7 +103,6 @@ class ServerSchema:
     """The schema of an application's tables on a server, with the messages for its errors.
 
     Attributes:
-        schema: The name of the schema.
         meanings: Messages by the beginning of the SQLSTATE.
         unsure: The part of a message that states what is certain if a commit gets no answer.
     """
@@ -130,7 +129,7 @@ def settings_of(url: str) -> dict[str, Any]:
     """Return the parameters of a URL.
 
     Raises:
-        InputError: The URL cannot be parsed. The message does not quote it, as it may contain a password.
+        InputError: The URL cannot be parsed. The message does not quote it, because it may contain a password.
     """
     expected = "expected postgresql://user@host:port/database (put a password in PGPASSWORD or ~/.pgpass)"
     try:
@@ -182,7 +181,7 @@ def _without_passwords(text: str, settings: dict[str, Any]) -> str:
     """Return a text with every password of the connection, as it is and as in a URL, replaced by ***."""
     passwords = [str(value) for name, value in settings.items() if value and ("password" in name or name == "passfile")]
     spellings: list[str] = []
-    for password in sorted(passwords, key=len, reverse=True):  # the longest first, as one may be a part of another
+    for password in sorted(passwords, key=len, reverse=True):  # the longest first, because one may be a part of another
         spellings += [password, quote(password, safe="")]
     return re.sub("|".join(map(re.escape, spellings)), "***", text) if spellings else text
 
@@ -206,7 +205,6 @@ def bounded_transaction(
     """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
 
     Args:
-        connection: The connection.
         place: Start of messages.
         limits: The longest waits.
         schema: The schema, with its messages.
@@ -254,7 +252,7 @@ def _refuse_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
-    """Check whether an error was caused by a lock timeout."""
+    """Return whether an error was caused by a lock timeout."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
     return error is not None

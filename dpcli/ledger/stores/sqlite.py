@@ -4,7 +4,7 @@ For durability the file has a rollback journal with synchronous = EXTRA, which a
 FULL, the removed journal can reappear after a power failure and undo an acknowledged commit. (A write-ahead log with FULL is as durable,
 but only since SQLite 3.51.3.)
 
-There is one writer at a time, as BEGIN IMMEDIATE takes the lock before the first read.
+There is one writer at a time, because BEGIN IMMEDIATE takes the lock before the first read.
 
 Source: https://www.sqlite.org/pragma.html#pragma_synchronous,
 https://www.sqlite.org/atomiccommit.html.
@@ -50,12 +50,16 @@ SETTINGS = (
 # The datasets whose first entry is not entry 1. Such an entry may be the last entry of another dataset, moved to another name.
 STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
 NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that is not UTF-8
-READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
+ROWS_AFTER = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 NO_LIMIT = -1  # a value for LIMIT that returns all rows
 MOST_FAULTS = 20  # number of faults after which a check of the file stops
-ABOUT = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
-BEGINNING = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
-NOTE = "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
+ROWS_OF_KEY = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
+ROWS_OF_PREFIX = (
+    f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
+)
+NEW_CHECKPOINT = (
+    "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
+)
 Connect = Callable[[str, float], Any]
 # Messages for SQLite's errors, by the start of their names.
 MEANINGS = {
@@ -90,18 +94,16 @@ class SqliteTail:
         return self.page(seq, NO_LIMIT)
 
     def page(self, seq: int, most: int) -> Sequence[StoredRow]:
-        """Return up to `most` entries after entry `seq`. Raises LedgerError if the last entries are missing."""
+        """Return up to `most` entries after entry `seq`. Raises LedgerError if the last entries, or their number, are missing."""
         end = self._end()  # read before the rows, so that an entry that is appended in between cannot seem missing
-        rows = self.rows(READ, seq, most)
+        rows = self.rows(ROWS_AFTER, seq, most)
         if len(rows) == most:  # there may be further rows
             return rows
-        last_is_missing = end > seq and all(row.seq != end for row in rows)
-        end_is_missing = len(rows) > 0 and not end and not self._end()
-        if last_is_missing or end_is_missing:
-            raise LedgerError(
-                f'dataset "{self.dataset}": its entries end before entry {end}, which was written: the ledger is damaged, or was '
-                "changed by hand"
-            )
+        by_hand = "the ledger is damaged, or was changed by hand"
+        if end > seq and all(row.seq != end for row in rows):
+            raise LedgerError(f'dataset "{self.dataset}": its entries end before entry {end}, which was written: {by_hand}')
+        if rows and not end and not self._end():
+            raise LedgerError(f'dataset "{self.dataset}": it has entries, but the number of its last entry is missing: {by_hand}')
         return rows
 
     def rows(self, statement: str, *values: object) -> list[StoredRow]:
@@ -117,7 +119,7 @@ class SqliteTail:
         return int(row[0]) if row else 0
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        self.connection.execute(NOTE, (self.dataset, checkpoint.body, checkpoint.digest))
+        self.connection.execute(NEW_CHECKPOINT, (self.dataset, checkpoint.body, checkpoint.digest))
 
     def append(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
@@ -129,7 +131,6 @@ class SqliteStore:
     """A store in an existing file. The function `create` makes a new file.
 
     Args:
-        path: Path of the file.
         connect: A function that opens a connection.
         seconds: Longest wait for the lock of another process.
         trusted: Whether this process has just created the file, so that no check is needed.
@@ -173,11 +174,10 @@ class SqliteStore:
     def _refuse_damaged(self) -> None:
         """Check the file for damage. One flipped bit can hide the last entries, although the chain before them stays valid.
 
-        If there is a checkpoint, only the length of the file is checked, as a full check of a long file would slow down each opening. The
-        table `head` then reveals a hidden or moved last entry. `verify` reads every page.
+        If there is a checkpoint, only the length of the file is checked, because a full check of a long file would slow down each opening.
+        The table `head` then reveals a hidden or moved last entry. `verify` reads every page.
 
-        Raises:
-            LedgerError: The file is damaged.
+        Raises LedgerError if the file is damaged.
         """
         sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
         if _size(self._path) < sizes[0][0]:
@@ -227,7 +227,7 @@ class SqliteStore:
         return utc_now()
 
     def holds(self, path: str) -> bool:
-        """Check whether `path` is the file of this store."""
+        """Return whether `path` is the file of this store."""
         return self._file is not None and self._file == _identity(path)
 
     def datasets(self) -> tuple[str, ...]:
@@ -244,12 +244,13 @@ class SqliteStore:
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explain_errors():
-            return self._tail(dataset).rows(ABOUT, key_in_entry(key))
+            return self._tail(dataset).rows(ROWS_OF_KEY, key_in_entry(key))
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
         least = key_in_entry(start)
+        first_beyond = f"{least[:-1]}{chr(ord(least[-1]) + 1)}"  # the smallest text above all texts that begin with `least`
         with self._explain_errors():
-            return self._tail(dataset).rows(BEGINNING, least, f"{least[:-1]}{chr(ord(least[-1]) + 1)}")
+            return self._tail(dataset).rows(ROWS_OF_PREFIX, least, first_beyond)
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         with self._explain_errors():
@@ -307,7 +308,7 @@ class SqliteStore:
 
 
 _OPENING = threading.Lock()  # taken by whoever reads or changes _OPEN: a set that changes while it is read raises RuntimeError
-# The open stores of this process. Their headers are not read again, as closing a second descriptor of a file would drop its locks.
+# The open stores of this process. Their headers are not read again, because closing a second descriptor of a file would drop its locks.
 _OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
@@ -317,8 +318,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
     The file is written under a temporary name in the same folder, synced, and then linked to its final name. The link fails if the name is
     taken. The mode of the file is 0600.
 
-    Raises:
-        LedgerError: The path is taken, or the file cannot be created.
+    Raises LedgerError if the path is taken, or the file cannot be created.
     """
     require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))
@@ -329,7 +329,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
             raise LedgerError(
                 f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
             )
-    # The temporary name is random, as processes in two containers can have the same process id.
+    # The temporary name is random, because processes in two containers can have the same process id.
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -53,8 +53,7 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
     The file may be shorter while another process commits, or before an interrupted transaction is rolled back. SQLite handles these cases.
 
     Args:
-        path: Path of the file.
-        is_open: Whether a connection of this process has the file open. Its header was then checked before. It is not read again, as
+        is_open: Whether a connection of this process has the file open. Its header was then checked before. It is not read again, because
             closing another descriptor of the file would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
             The result is 0 in this case.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -112,8 +112,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
 def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
     """Return the findings in a file. If a file in a folder of `given` cannot be read, this is its only finding.
 
-    Raises:
-        InputError: The file cannot be read and is itself in `given`, the files and folders on the command line.
+    Raises InputError if the file cannot be read and is itself in `given`, the files and folders on the command line.
     """
     from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path
@@ -137,70 +136,77 @@ def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
 
 
 def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
-    """Replace a file by its repaired text in one atomic step, and return the repairs.
+    """Replace a file by its repaired text, and return the repairs. A file that cannot be read or is not TOML is left as it is.
 
-    A link keeps pointing to its target. A file that cannot be read or is not TOML is left as it is.
-
-    Args:
-        folders: The folders in which the file must lie; empty if it may lie anywhere.
-
-    Raises:
-        InputError: A replacement would change more than the text of the file; the file has changed since it was read, or cannot be
-            written; or the system is not POSIX.
+    The arguments and errors are those of `_replace_text`.
     """
-    from dpcli.base.extras import require_posix
     from dpcli.file.toml.findings import InvalidFile
-    from dpcli.file.toml.limits import escaped_path, read_bytes
+    from dpcli.file.toml.limits import read_bytes
     from dpcli.lint.mend import mended
-    from dpcli.sessions.folder import replace_file
 
     try:
         before = read_bytes(path)
     except InputError:
         return ()  # lint reports the error
     try:
-        data, repairs = mended(before, path)
+        after, repairs = mended(before, path)
     except InvalidFile:
         return ()  # lint reports the error
-    if not repairs:
-        return ()
+    if repairs:
+        _replace_text(path, before, after, folders)
+    return repairs
+
+
+def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]) -> None:
+    """Replace the content of a file in one atomic step. A link keeps pointing to its target.
+
+    Args:
+        before: The content on which the new content is based.
+        folders: The folders in which the file must lie; empty if it may lie anywhere.
+
+    Raises InputError if the replacement would change more than the text of the file, if the file has changed since it was read or cannot be
+    written, or if the system is not POSIX.
+    """
+    from dpcli.base.extras import require_posix
+    from dpcli.file.toml.limits import escaped_path, read_bytes
+    from dpcli.sessions.folder import replace_file
+
     require_posix("lint --fix")
     name = f"--fix: {escaped_path(path)}"
     real = os.path.realpath(path)
-    refusal = next(_refusals(real, folders), None)
-    if refusal is not None:
-        raise InputError(f"{name}: not repaired: {refusal}")
 
-    def unchanged() -> None:
+    def require_unchanged() -> None:
         if read_bytes(real) != before:
             raise InputError(f"{name}: not repaired: it was changed by another program in the meantime")
 
     try:
         info = os.stat(real)
-        replace_file(real, data, stat.S_IMODE(info.st_mode), fresh=True, last=unchanged)
+        refusal = _refusal(real, info, folders)
+        if refusal is not None:
+            raise InputError(f"{name}: not repaired: {refusal}")
+        replace_file(real, after, stat.S_IMODE(info.st_mode), fresh=True, last=require_unchanged)
         os.chown(real, info.st_uid, info.st_gid)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror}") from None
-    return repairs
 
 
-def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield each reason why the replacement of a file would change more than its text: links, owner, permissions."""
+def _refusal(real: str, info: os.stat_result, folders: Sequence[str]) -> str | None:
+    """Return why the replacement of a file would change more than its text, such as links, owner or permissions; None if it would not."""
     from dpcli.file.pipeline.read import below
     from dpcli.file.toml.limits import escaped_path
 
-    info = os.stat(real)
     if folders and not any(below(real, folder) for folder in folders):
-        yield f"it is a link to {escaped_path(real)}, outside of the folder"
+        return f"it is a link to {escaped_path(real)}, outside of the folder"
     if info.st_nlink > 1:
-        yield f"it has {info.st_nlink} names (hard links), which would become different files"
+        return f"it has {info.st_nlink} names (hard links), which would become different files"
     if not info.st_mode & 0o222 or not os.access(real, os.W_OK):
-        yield "it is read-only"
+        return "it is read-only"
     me = os.geteuid()
     if me != 0 and (info.st_uid != me or info.st_gid not in {os.getegid(), *os.getgroups()}):
-        yield "it belongs to another user or group"
+        return "it belongs to another user or group"
     if ACCESS_LIST in _attributes(real):
-        yield "it has an access control list"
+        return "it has an access control list"
+    return None
 
 
 def _attributes(real: str) -> Sequence[str]:

@@ -43,7 +43,7 @@ def finding(d: Diagnostic) -> Finding:
 def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], sets_exit_code: bool = True) -> Document:
     """Return the document with the diagnostics added to its data, notes and findings.
 
-    An error makes the verdict "fail", unless it is "unknown". sets_exit_code: whether an error changes exit code 0 to 1.
+    An error makes the verdict "fail", unless it is "unknown". If `sets_exit_code` is true, an error also changes exit code 0 to 1.
     """
     if not diagnostics:
         return document

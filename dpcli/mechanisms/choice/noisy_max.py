@@ -16,34 +16,96 @@ Proof.
    P(l > epsilon), where l is Laplace noise, shifted so that P(l > 0) = P(Z > 0).
 6. This holds for every S, so the trade-off curve lies above that of the Laplace pair.
 
-With Exp(1), two candidates attain each single point of that curve, but no two candidates attain all of it. So no lower bound is claimed.
+With Exp(1), two candidates attain each single point of that curve: if the first one leads by t >= 0, the other is chosen with probability
+e^-t / 2, which is P(l > t). So the bound is tight for one choice. No two candidates attain the whole curve, so several choices have the
+costs of certain leads as a lower bound (`TwoNoisyScores`). With Lap(1), that probability is e^-t (1/2 + t/4), and the curve is approached
+where it is small.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import SCORES, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.choice.exponential import ExponentialChoice
+from dpcli.mechanisms.choice.exponential import MOST_WITNESS, ExponentialChoice
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
+from dpcli.numerics.arrays import Array, np
+
+LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates keep their digits
+FARTHEST_LEAD, LEADS = 30.0, 601  # leads of the first candidate, on both sides of half a move, that are tried as the costliest
 
 
-def noisy_maximum(epsilon: float) -> Mechanism:
+def noisy_maximum(epsilon: float, laplace: bool = False) -> Mechanism:
     """Return the mechanism with the theorem's bound and the bound from pure epsilon, of which accountants use the smaller one.
 
     Sums of pure bounds have closed forms. If both bounds hardly differ, these are sharper than a grid.
+
+    laplace: whether the noise is Lap(1), and not Exp(1).
     """
     if not SMALLEST_RATIO < epsilon <= LARGEST_RATIO:
         return Pure(epsilon)
-    return LeastOf((Laplace(epsilon).unclaimed(), Pure(epsilon)))
+    return NoisyMaximum((Laplace(epsilon).unclaimed(), Pure(epsilon)), epsilon, laplace)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMaximum(LeastOf):
+    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores."""
+
+    epsilon: float
+    laplace: bool
+
+    def unclaimed(self) -> Mechanism:
+        return LeastOf(self.mechanisms)
+
+    def witness(self, order: float) -> Mechanism | None:
+        """Return a choice between two candidates, at the lead with the largest moment.
+
+        The keys allow any scores. If there are several records, all of them may move the scores in the same way.
+        """
+        if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
+            return None
+        leads = np.linspace(-FARTHEST_LEAD, FARTHEST_LEAD, LEADS) + 0.5 * self.epsilon
+        log_p, log_q = (np.stack(_log_chances(at, self.laplace), axis=1) for at in (leads, leads - self.epsilon))
+        moments = atomic_cgf(np.full(len(leads), order - 1.0), log_q, log_p - log_q)
+        return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), self.laplace)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoNoisyScores(Mechanism):
+    """A choice between two candidates by noisy scores. The first one leads by `lead`, and after a change by epsilon less.
+
+    In the other direction, other scores have this pair. One direction suffices for a lower bound.
+    """
+
+    epsilon: float
+    lead: float
+    laplace: bool
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[AtomicLoss]:
+        before, after = (_log_chances(np.array([at]), self.laplace) for at in (self.lead, self.lead - self.epsilon))
+        log_p, log_q = ([float(log_chance[0]) for log_chance in chances] for chances in (before, after))
+        return (AtomicLoss(tuple(log_q), tuple(a - b for a, b in zip(log_p, log_q, strict=True))),)
+
+
+def _log_chances(leads: Array, laplace: bool) -> tuple[Array, Array]:
+    """Return the log probabilities that the first of two candidates is chosen, and that the other one is."""
+    distance = np.abs(leads)
+    less = -distance + (np.log(0.5 + 0.25 * distance) if laplace else -math.log(2.0))  # of the one that is behind
+    more = np.log1p(-np.exp(less))
+    return np.where(leads < 0.0, less, more), np.where(leads < 0.0, more, less)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +114,13 @@ class ReportNoisyMaxSpec(EpsilonSpec):
 
     epsilon is that of one report. The scale of the noise is 2 / epsilon times the sensitivity of a score. With Gumbel noise the choice is
     that of the exponential mechanism (bounded range). With Laplace or exponential noise it costs no more than one number of sensitivity
-    epsilon with Laplace noise of scale 1, which is less than the pure epsilon implies.
+    epsilon with Laplace noise of scale 1, which is less than the pure epsilon implies. Gaussian noise is not offered: its cost
+    grows with the number of candidates. State such noisy scores as a gaussian entry, as if all of them were released.
 
     Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
     records, stated_for says whether epsilon is for one record or for the unit.
 
-    Bounds: upper. Finite at delta = 0.
+    Bounds: upper. `account` shows a lower bound, which choices between two candidates attain. Finite at delta = 0.
 
     Source: Dwork & Roth 2014 (pure epsilon, Laplace noise); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (Gumbel noise). Proof for Laplace
     and exponential noise: dpcli/mechanisms/choice/noisy_max.py.
@@ -73,7 +136,7 @@ class ReportNoisyMaxSpec(EpsilonSpec):
     ] = "laplace"
 
     def priced(self, epsilon: float) -> Mechanism:
-        return ExponentialChoice(epsilon) if self.noise == "gumbel" else noisy_maximum(epsilon)
+        return ExponentialChoice(epsilon) if self.noise == "gumbel" else noisy_maximum(epsilon, self.noise == "laplace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +151,8 @@ class PermuteAndFlipSpec(EpsilonSpec):
     Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
     records, stated_for says whether epsilon is for one record or for the unit.
 
-    Bounds: upper, sharper than pure epsilon. Finite at delta = 0.
+    Bounds: upper, sharper than pure epsilon, and tight for one choice. `account` shows a lower bound, which choices between two candidates
+    attain. Finite at delta = 0.
 
     Source: McKenna & Sheldon 2020, arXiv:2010.12603; exponential noise: Ding, Kifer, Sayed E., Steinke, Wang, Xiao, Zhang 2021,
     arXiv:2105.07260. Proof: dpcli/mechanisms/choice/noisy_max.py.

@@ -19,12 +19,14 @@ from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.fields import Constraint, Key
+from dpcli.base.fields import AT_LEAST_TWO, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.choice.selection_profile import SelectionLoss, TrialCounts, own_run, rough_run
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.choice.costly_selection import CostlySelection
+from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, own_run, rough_run
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.sampling.poisson import finite_loss
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -39,14 +41,20 @@ from dpcli.numerics.work import shared
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
 ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
+LARGEST_SHARE = 0.999  # largest mean of a binomial distribution, as a share of its largest number
 LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for
 MEAN_SLACK = 1e-12  # A computed mean may be too large by this relative error.
+LEAST_WITNESS = 1e-2  # least epsilon at the smallest delta for which a costly score is tried
+WITNESS_EPSILONS = 100  # number of epsilons among which the one of a costly score is chosen
+# A score for too small an epsilon costs little less than the best one, and one for too large an epsilon much less.
+WITNESS_RATE = 0.75
 LADDER_RUNGS = 7  # orders that are tried for a bound at one order: the order itself and larger ones, each twice as far above 1
 # Relative slacks that cover rounding; a unit in the last place is 2.2e-16.
 SERIES_SLACK = 4e-15  # for the mean near eta = 0, where the series drops terms below 2e-19, and about ten operations remain
 MEAN_FORMULA_SLACK = 2e-15  # for the mean at other eta, by about eight operations
 EXPONENT_SLACK = 4e-16  # for the mean, per unit of its exponent, whose absolute error is a relative error of the result
 PURE_SLACK = 1e-14  # for a pure epsilon, by about twenty operations
+BINOMIAL_SLACK = 1e-13  # for the pure epsilon and for the exponent of the moment, by about twenty operations
 TANH_SLACK = 1e-15  # for a pure epsilon by tanh, by four operations
 MOMENT_SLACK = 1e-12  # for a Renyi divergence, by several logarithms and exponentials
 
@@ -58,14 +66,16 @@ class RepeatAndSelectSpec(Spec):
     The number of trials is drawn at random and stays secret, and nothing else about the other trials is released. Each trial may draw its
     hyperparameters at random, but from a distribution that does not depend on the data. The order of results is fixed beforehand. Comparing
     results must not use private data beyond what the trial's entry is charged for. A score on private data is therefore one more release of
-    each trial. With a Poisson number of trials there may be no trial at all, and then nothing is released.
+    each trial. With a Poisson or binomial number of trials there may be no trial at all, and then nothing is released. A search that stops
+    early because a trial was good is not covered, as the number of trials then depends on the data.
 
     Neighbours: the relations of the entry that runs.
 
-    Bounds: upper, from a run's pure epsilon if it has one, from its privacy profile and from its Renyi divergences. No lower bound is
-    claimed. At delta = 0 there is an answer if a run is pure.
+    Bounds: upper, from a run's pure epsilon if it has one, from its privacy profile and from its Renyi divergences. If a trial is one step
+    that attains its bound, `account` shows a lower bound, the cost of a concrete score. At delta = 0 there is an answer if a run is pure.
 
-    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
+    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles,
+    binomial numbers). Proofs: dpcli/mechanisms/choice/selection_profile.py (profiles) and repeat_and_select.py (Renyi, binomial).
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
@@ -88,7 +98,10 @@ class RepeatAndSelectSpec(Spec):
 
     mechanism: Annotated[str, Key("name of the entry that one trial runs, with its own steps and sampling")]
     trials: Annotated[
-        TrialsTable, Key("{ distribution = poisson | geometric | logarithmic | truncated-negative-binomial, mean or gamma, eta }")
+        TrialsTable,
+        Key(
+            "{ distribution = poisson | binomial | geometric | logarithmic | truncated-negative-binomial, mean or gamma, most, eta }"
+        ),
     ]
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -113,14 +126,16 @@ class RepeatAndSelectSpec(Spec):
 class TrialsTable:
     """The distribution of the number of trials. Either its mean or gamma, its halting probability, is stated.
 
-    The truncated negative binomial distribution has the shape eta as well.
+    The binomial distribution has the largest number of trials as well, and the truncated negative binomial distribution the shape eta.
     """
 
     distribution: Annotated[
-        Literal["poisson", "geometric", "logarithmic", "truncated-negative-binomial"], Key("distribution of the number of trials")
+        Literal["poisson", "binomial", "geometric", "logarithmic", "truncated-negative-binomial"],
+        Key("distribution of the number of trials"),
     ]
     mean: Annotated[float | None, Key("expected number of trials", MEAN)] = None
-    gamma: Annotated[float | None, Key("halting probability, instead of mean; not for poisson", GAMMA)] = None
+    gamma: Annotated[float | None, Key("halting probability, instead of mean; not for poisson or binomial", GAMMA)] = None
+    most: Annotated[int | None, Key("largest number of trials, for binomial", AT_LEAST_TWO)] = None
     eta: Annotated[float | None, Key("shape of the truncated negative binomial: 1 is geometric, 0 logarithmic", ETA)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -128,14 +143,20 @@ class TrialsTable:
         stated = [name for name in ("mean", "gamma") if getattr(self, name) is not None]
         if len(stated) != 1:
             yield "trials", "either mean or gamma", " and ".join(stated) or "neither"
-        if self.distribution == "poisson" and self.gamma is not None:
-            yield "trials", "mean, for poisson", "gamma"
-        if self.distribution != "poisson" and self.mean is not None and self.mean <= 1.0:
+        may_be_none = self.distribution in {"poisson", "binomial"}
+        if may_be_none and self.gamma is not None:
+            yield "trials", f"mean, for {self.distribution}", "gamma"
+        if (self.distribution == "binomial") != (self.most is not None):
+            expected = "most, the largest number of trials" if self.most is None else "no most, which only binomial has"
+            yield "trials", expected, "nothing" if self.most is None else repr(self.most)
+        elif self.most is not None and self.mean is not None and not self.mean <= LARGEST_SHARE * self.most:
+            yield "trials", f"a mean of at most {LARGEST_SHARE} times most, so that the number of trials is random", repr(self.mean)
+        if not may_be_none and self.mean is not None and self.mean <= 1.0:
             yield "trials", "a mean > 1, since there is always one trial", repr(self.mean)
         if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
             expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
             yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
-        elif self.distribution != "poisson" and self.mean is not None:
+        elif not may_be_none and self.mean is not None:
             most = _largest_mean(self.eta)
             if not self.mean <= most:
                 yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
@@ -157,7 +178,18 @@ class Tuned(Spec):
         from dpcli.mechanisms.combined.composed import Composed
 
         mechanism = self.run.resolve(neighbours)
-        return RepeatAndSelect(mechanism if self.count == 1 else Composed(((mechanism, self.count),)), self.trials)
+        return RepeatAndSelect(_joined(mechanism if self.count == 1 else Composed(((mechanism, self.count),))), self.trials)
+
+
+def _joined(run: Mechanism) -> Mechanism:
+    """Return the run with all its steps as one Gaussian, if each step is a Gaussian."""
+    from dpcli.mechanisms.noise.gaussian import Gaussian
+
+    if run.summed and run.attained():
+        with suppress(NotRepresentable):
+            mu = run.gdp() * (1.0 + 1e-15)  # rounded up
+            return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else run
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +233,27 @@ class RepeatAndSelect(Mechanism):
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
         return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
+
+    def unclaimed(self) -> Mechanism:
+        return Dominated(self)
+
+    def witness(self, order: float) -> Mechanism | None:
+        """Return the selection by a costly score; None if a run is not one attained step, or costs nearly nothing or very much.
+
+        The score is placed for the epsilon at which the bound on log delta falls at the rate WITNESS_RATE (order - 1).
+        """
+        if self.inner.summed or not self.inner.attained():
+            return None
+        losses = self.inner.losses()
+        bound = SelectionLoss(losses, self.trials, self, self.pure())
+        largest = bound.epsilon(LOG_LEAST)
+        if not LEAST_WITNESS < largest < FURTHEST:
+            return None
+        epsilons = np.linspace(0.0, largest, WITNESS_EPSILONS)
+        rates = -np.diff(bound.log_heights(epsilons)) / np.diff(epsilons)
+        epsilon = float(epsilons[np.argmax(np.append(rates[:-1] >= WITNESS_RATE * (order - 1.0), True))])
+        scores = [CostlySelection(loss, self.trials, epsilon, place > 0) for place, loss in enumerate((losses[0], losses[-1]))]
+        return max(scores, key=lambda score: max(float(loss.cgf(np.array([order - 1.0]))[0]) for loss in score.losses()))
 
     def rdp(self, orders: Array) -> Array:
         """Return the smallest of the bound from the pure epsilon and the bounds of `trials` at LADDER_RUNGS orders from this one on.
@@ -304,17 +357,86 @@ class PoissonTrials:
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return the bound of Papernot & Steinke 2022, Theorem 6, with K = 0 included.
 
-        If a run is (log(a/(a-1)), d)-DP, then a q - (a-1) q' <= 1 + (a-1) d. With m the mean, log(e^-m + m e^x) is computed as
-        log(1 + (e^-m - 1 + m) + m (e^x - 1)), whose terms are all positive, so that a small mean keeps its digits.
+        If a run is (log(a/(a-1)), d)-DP, then a q - (a-1) q' <= 1 + (a-1) d.
         """
-        deltas = np.array([_delta(inner, float(order)) for order in orders])
-        x = (orders - 1.0) * (_rdp(inner, orders) + self.mean * deltas)
+        deltas = np.array([_delta(inner, math.log1p(1.0 / (order - 1.0))) for order in orders.tolist()])
         no_run = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(-self.mean) + self.mean
-        log_growth = math.log(self.mean) + log_expm1_array(x)
-        with np.errstate(over="ignore"):
-            moderate = np.log1p(no_run + np.exp(np.minimum(log_growth, 700.0)))
-        log_moment = np.where(log_growth < 700.0, moderate, np.logaddexp(math.log1p(no_run), log_growth))
-        return np.asarray(log_moment / (orders - 1.0) * (1.0 + MOMENT_SLACK))
+        return _with_no_run((orders - 1.0) * (_rdp(inner, orders) + self.mean * deltas), self.mean, no_run, orders)
+
+
+@dataclass(frozen=True, slots=True)
+class BinomialTrials:
+    """The binomial distribution, K = 0 included: f'(x) = mean (1 - p + p x)^{most - 1} with p = mean / most."""
+
+    most: int
+    mean: float
+
+    def pure(self, epsilon: float) -> float:
+        """Return the pure epsilon of the selection: epsilon + (most-1) log((1 - p + p c) / (1 - p + p (1-c))) with c = 1/(1+e^-eps).
+
+        (1 - p + p q) / (1 - p + p q') is largest at a corner of what pure DP allows, as it is a ratio of linear functions: at q = c and
+        q' = 1 - c. Their difference is tanh(eps/2), and all other terms are positive.
+        """
+        growth = (
+            self._share * math.tanh(0.5 * epsilon) / (self._rest + self._share * math.exp(-epsilon) / (1.0 + math.exp(-epsilon)))
+        )
+        return (epsilon + (self.most - 1.0) * math.log1p(growth)) * (1.0 + BINOMIAL_SLACK)
+
+    def depth(self, w: Array) -> Array:
+        return np.asarray((1.0 - self.most) * np.log1p(-self._share * w))
+
+    def depth_slope(self, w: Array) -> Array:
+        return (self.most - 1.0) * self._share / (1.0 - self._share * w)
+
+    def at_depth(self, depth: Array) -> Array:
+        return np.asarray(-np.expm1(depth / (1.0 - self.most)) / self._share)
+
+    @property
+    def _share(self) -> float:
+        """p, the probability of each of the trials."""
+        return self.mean / self.most
+
+    @property
+    def _rest(self) -> float:
+        return (self.most - self.mean) / self.most
+
+    def rdp(self, inner: Mechanism, orders: Array) -> Array:
+        """Return the smaller of the bound for `most` runs, of which the selection is a function, and the one below.
+
+        Let w = 1 - q and z = 1 - q' be the chances of an event, and let a run be (log k, d)-DP, so that z <= k w + d and z <= 1. Then
+
+            log(f'(q)^a f'(q')^{1-a} / mean) = (most-1) (a log(1 - p w) - (a-1) log(1 - p z))
+
+        increases with z. At z = k w + d its derivative in w has the sign of (a-1) k - a (1 - p d) + p k w, which changes once, from minus
+        to plus. At z = 1 it falls with w. So it is largest at w = 0, or where k w + d = 1:
+
+            (most-1) max(-(a-1) log(1 - p d), a log(1 - p (1-d) / k) - (a-1) log(1-p)).
+
+        k is chosen such that the second one is 0 if d = 0: p / k = 1 - (1-p)^{1-1/a}. Then it is a log(1 + d (p/k) / (1 - p/k)). As most
+        grows, this becomes the bound for a Poisson number.
+        """
+        p, z, log_rest = self._share, orders - 1.0, math.log1p(-self._share)
+        reduced = -np.expm1(log_rest * z / orders)  # p / k
+        deltas = np.array([_delta(inner, math.log(max(p / share, 1.0))) for share in reduced.tolist()])
+        first, second = -z * np.log1p(-p * deltas), orders * (np.log1p(deltas * reduced / (1.0 - reduced)))
+        exponent = (self.most - 1.0) * np.maximum(first, second) * (1.0 + BINOMIAL_SLACK)
+        # (1-p)^most - 1 + mean is positive, and at most mean^2 / 2.
+        no_run = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(self.most * log_rest) + self.mean
+        divergence = _rdp(inner, orders)
+        return np.minimum(_with_no_run(z * divergence + exponent, self.mean, no_run, orders), self.most * divergence)
+
+
+def _with_no_run(exponent: Array, mean: float, no_run: float, orders: Array) -> Array:
+    """Return log(P(K = 0) + mean e^exponent) / (orders - 1).
+
+    no_run: P(K = 0) - 1 + mean. The sum is computed as 1 + no_run + mean (e^exponent - 1), whose terms are all positive, so that a small
+        mean keeps its digits.
+    """
+    log_growth = math.log(mean) + log_expm1_array(exponent)
+    with np.errstate(over="ignore"):
+        moderate = np.log1p(no_run + np.exp(np.minimum(log_growth, 700.0)))
+    log_moment = np.where(log_growth < 700.0, moderate, np.logaddexp(math.log1p(no_run), log_growth))
+    return np.asarray(log_moment / (orders - 1.0) * (1.0 + MOMENT_SLACK))
 
 
 @shared(16)
@@ -343,9 +465,9 @@ def _second_order(inner: Mechanism, gamma: float) -> float:
 
 
 @shared(4096)
-def _delta(inner: Mechanism, order: float) -> float:
-    """Return a delta at which one run is (log(a/(a-1)), delta)-DP, from its Renyi curve; 0 if its pure epsilon is no larger."""
-    epsilon = math.log1p(1.0 / (order - 1.0)) * (1.0 - 1e-14)
+def _delta(inner: Mechanism, epsilon: float) -> float:
+    """Return a delta at which one run is (epsilon, delta)-DP, from its Renyi curve; 0 if its pure epsilon is no larger."""
+    epsilon *= 1.0 - 1e-14
     if finite_loss(inner) <= epsilon:
         return 0.0
     return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
@@ -368,6 +490,7 @@ def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
 
 _DISTRIBUTIONS: dict[str, Callable[[TrialsTable], Trials]] = {
     "poisson": lambda table: PoissonTrials(table.mean or 1.0),
+    "binomial": lambda table: BinomialTrials(table.most or 2, table.mean or 1.0),
     "geometric": lambda table: _negative_binomial(1.0, table),
     "logarithmic": lambda table: _negative_binomial(0.0, table),
     "truncated-negative-binomial": lambda table: _negative_binomial(table.eta, table),

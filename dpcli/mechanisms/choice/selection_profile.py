@@ -16,7 +16,7 @@ If K = 0, nothing is released. This has the same probability for both datasets, 
 
 The bound is nearly attained if delta is small. Order the outcomes of one run from the largest ratio Q/Q' to the smallest, so that all pairs
 (q, q') below an outcome are at the edge of A. Then move each outcome with a large ratio to the place at which its term is largest. Only
-these outcomes add to delta, and few of them are moved. A user may prefer outcomes in this order.
+these outcomes add to delta, and few of them are moved. A user may prefer outcomes in this order (costly_selection.py).
 
 Koskela, Redberg, Wang 2024, arXiv:2402.06701, have the one term with y_1 = max f'(q) / f'(q'), and weight 1, which is never smaller.
 """
@@ -60,7 +60,7 @@ MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mea
 class TrialCounts(Protocol):
     """A distribution of the number of trials.
 
-    The depth at a probability w is log(f'(1) / f'(1 - w)). f'(1 - w) is convex, and defined for all w >= 0.
+    The depth at a probability w is log(f'(1) / f'(1 - w)). f'(1 - w) is convex.
     """
 
     @property

@@ -21,7 +21,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.pure_and_approx import approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import Array, np
@@ -197,12 +197,12 @@ class ProposeTestReleaseSpec(StatedSpec):
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return the mechanism of the test. For several changes, its epsilon and its delta are rounded up."""
         changes = self.changes(neighbours)
-        one_change = Approx(self.epsilon, self.delta).unclaimed()
+        one_change = approx(self.epsilon, self.delta).unclaimed()
         log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
         group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
         if changes == 1 or group_delta >= 1.0:
             return grouped(one_change, changes)
-        return Approx(multiple(changes, self.epsilon), group_delta).unclaimed()
+        return approx(multiple(changes, self.epsilon), group_delta).unclaimed()
 
 
 @dataclass(frozen=True, slots=True)

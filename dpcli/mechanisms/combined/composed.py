@@ -23,7 +23,7 @@ from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
-    from dpcli.numerics.grid.whole import GridOutcomes
+    from dpcli.numerics.grid.composed_pair import GridOutcomes
     from dpcli.numerics.tails import Tails
 
 
@@ -69,6 +69,11 @@ class Composed(Mechanism):
     def attained(self) -> bool:
         """Return whether all parts are attained. They are then attained on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
+
+    def witness(self, order: float) -> Mechanism | None:
+        """Return the composition of the parts' witnesses, which are attained on the same two datasets; None if a part has none."""
+        witnesses = tuple((witness, count) for mechanism, count in self.parts if (witness := mechanism.witness(order)) is not None)
+        return Composed(witnesses) if len(witnesses) == len(self.parts) else None
 
     def unclaimed(self) -> Mechanism:
         """Return the composition with each part unclaimed, because accountants use the parts one by one."""
@@ -226,9 +231,9 @@ class SumLoss:
 @shared(16)
 def outcomes_of(loss: SumLoss) -> GridOutcomes:
     """Return the finitely many outcomes of a pair that dominates the composition. They are cached."""
-    from dpcli.numerics.grid.whole import composition
+    from dpcli.numerics.grid.composed_pair import composed_outcomes
 
-    return composition(loss.parts)
+    return composed_outcomes(loss.parts)
 
 
 def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:

@@ -91,24 +91,24 @@ class Labelled(Mechanism):
 class LeastOf(Mechanism):
     """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
 
-    Accountants may use each of the mechanisms (`ways`). rho and the pair are those of the first one.
+    Accountants may use each of the mechanisms (`dominating`). rho and the pair are those of the first one.
     """
 
     mechanisms: tuple[Mechanism, ...]
 
-    def ways(self) -> tuple[Mechanism, ...]:
+    def dominating(self) -> tuple[Mechanism, ...]:
         return self.mechanisms
 
     def approx_dp(self, delta: float) -> float:
         """Return the smallest epsilon of those that are known. Raises NotRepresentable if none is."""
         epsilons = []
-        for way in self.mechanisms:
+        for mechanism in self.mechanisms:
             with suppress(NotRepresentable):
-                epsilons.append(way.approx_dp(delta))
+                epsilons.append(mechanism.approx_dp(delta))
         return min(epsilons) if epsilons else self.mechanisms[0].approx_dp(delta)
 
     def delta_floor(self) -> float:
-        return min(way.delta_floor() for way in self.mechanisms)
+        return min(mechanism.delta_floor() for mechanism in self.mechanisms)
 
     def zcdp(self) -> float:
         return self.mechanisms[0].zcdp()
@@ -119,7 +119,7 @@ class LeastOf(Mechanism):
 
     def rdp(self, orders: Array) -> Array:
         """Return the smallest divergences. Raises NotRepresentable if those of one mechanism are not known."""
-        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.mechanisms]))
+        return np.asarray(np.minimum.reduce([mechanism.rdp(orders) for mechanism in self.mechanisms]))
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:

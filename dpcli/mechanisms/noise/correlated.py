@@ -185,7 +185,8 @@ class TreeSpec(CorrelatedSpec):
 
     noise_multiplier is the standard deviation of each node's noise over C, the bound on one record's contribution to one step (L2). All
     nodes, and therefore all prefix sums, are released. A restart with a fresh tree, for example after each epoch, counts as another one of
-    the entry's `steps`. The participations are then those within one tree.
+    the entry's `steps`. The participations are then those within one tree. With `trees`, a run has several trees, one after the other, and
+    the participations are those within the run: a record with one participation costs as much as in the tree with the most levels alone.
 
     Neighbours: all three adjacencies. All participations of a record change together. There is no sampling; max_participations and
     min_separation limit the steps in which a record takes part.
@@ -203,13 +204,27 @@ class TreeSpec(CorrelatedSpec):
         "min_separation": 8,
     }
 
+    trees: Annotated[
+        tuple[int, ...] | None,
+        Key("steps of each tree of one run, which add up to iterations; by default one tree", LENGTH, varies=True),
+    ] = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of steps of each tree of one run."""
+        return self.trees or (self.iterations,)
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if sum(self.sizes) != self.iterations:
+            yield "trees", f"sizes that add up to iterations = {self.iterations}", str(sum(self.sizes))
+
     def encoded_norm(self) -> float:
-        return tree_sensitivity(self.iterations, self.min_separation, self.max_participations)
+        return tree_sensitivity(self.sizes, self.min_separation, self.max_participations)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return the Gaussian. It does not claim to be attained if the sensitivity is only bounded level by level."""
         mechanism = CorrelatedSpec.resolve(self, neighbours)
-        exact = exact_in_tree(self.iterations, self.min_separation, self.max_participations)
+        exact = self.max_participations == 1 or exact_in_tree(self.sizes, self.min_separation, self.max_participations)
         return mechanism if exact else mechanism.unclaimed()
 
 

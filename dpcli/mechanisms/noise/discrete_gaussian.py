@@ -87,11 +87,7 @@ class DiscreteGaussianSpec(Spec):
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
     sensitivity: Annotated[
         int | None,
-        Key(
-            "sensitivity of one integer under the file's adjacency; for a vector, state l2_sensitivity",
-            COUNT,
-            claim=True,
-        ),
+        Key("sensitivity of one integer under the file's adjacency; for a vector, state l2_sensitivity", COUNT, claim=True),
     ] = None
     l2_sensitivity: Annotated[
         float | None,
@@ -100,9 +96,7 @@ class DiscreteGaussianSpec(Spec):
     linf_sensitivity: Annotated[
         int | None,
         Key(
-            "largest move of one integer of the vector, together with l2_sensitivity, which limits it by default",
-            COUNT,
-            claim=True,
+            "largest move of one integer of the vector, together with l2_sensitivity, which limits it by default", COUNT, claim=True
         ),
     ] = None
     l1_sensitivity: Annotated[

@@ -47,8 +47,7 @@ class DiscreteLaplaceSpec(Spec):
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
     sensitivity: Annotated[
-        int,
-        Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True),
+        int, Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True)
     ]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

@@ -41,9 +41,9 @@ from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import StepKind
     from dpcli.numerics.contour.cut import CappedLoss, CutLoss
     from dpcli.numerics.contour.few_steps import SampledStep
+    from dpcli.numerics.contour.little_noise import StepKind
     from dpcli.numerics.contour.tilted import TiltedQuadrature
     from dpcli.numerics.mixture import TableRow
 
@@ -56,7 +56,7 @@ class MixtureLoss:
     """Base class of the losses of the three pairs.
 
     stretch: the largest slope of log r, in units of the largest shift.
-    counted: whether the number of participations determines the loss if the noise is very small (contour/apart.py).
+    counted: whether the number of participations determines the loss if the noise is very small (contour/little_noise.py).
     moved: whether a sampled record moves the outcome under P, and under Q.
     """
 
@@ -137,11 +137,11 @@ class MixtureLoss:
 
 
 def step_kind_of(mixture: Mixture, without: float) -> StepKind | None:
-    """Return the kind of a step with one shift for contour/apart.py, or None if the step has no such kind.
+    """Return the kind of a step with one shift for contour/little_noise.py, or None if the step has no such kind.
 
     without: the loss of a step in which the record does not take part, up to a small error.
     """
-    from dpcli.numerics.contour.apart import StepKind
+    from dpcli.numerics.contour.little_noise import StepKind
 
     if not mixture.single or mixture.log_rest == -math.inf:
         return None
@@ -192,7 +192,7 @@ class MixtureRemoveLoss(MixtureLoss):
         return self.mixture.outcome(at)
 
     def step_kind(self) -> StepKind | None:
-        """Return the kind of the step for contour/apart.py."""
+        """Return the kind of the step for contour/little_noise.py."""
         return step_kind_of(self.mixture, self.mixture.log_rest)
 
     def tails_at(self, at: Array) -> Tails:
@@ -279,7 +279,7 @@ class MixtureReplaceLoss(MixtureLoss):
         return np.asarray(np.copysign(self._outcome(np.abs(at)), at))
 
     def step_kind(self) -> StepKind | None:
-        """Return the kind of the step for contour/apart.py."""
+        """Return the kind of the step for contour/little_noise.py."""
         return step_kind_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:

@@ -247,8 +247,7 @@ class EnsembleMixtureSpec(Spec):
 
     shards: Annotated[int, Key("number of disjoint shards of the private data, each with a fine-tuned model", SHARDS, claim=True)]
     radius: Annotated[
-        float,
-        Key("largest difference of any token's log-probability from the public model's, after projection", POSITIVE),
+        float, Key("largest difference of any token's log-probability from the public model's, after projection", POSITIVE)
     ]
     model_rate: Annotated[float, Key("probability that a model takes part in a token", RATE)] = 1.0
     change: Annotated[

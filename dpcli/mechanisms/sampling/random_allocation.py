@@ -61,7 +61,7 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
     parts = []
     for size, blocks in ((short_size, participations - long_blocks), (short_size + 1, long_blocks)):
         if blocks:
-            mechanism, count = _one_of(spec, size, neighbours)
+            mechanism, count = _pass_with_one(spec, size, neighbours)
             parts.append((mechanism, count * blocks))
     return parts[0] if len(parts) == 1 else (Composed(tuple(parts)), 1)
 
@@ -111,7 +111,7 @@ class SymmetricAllocation(RandomAllocation):
 
 @dataclass(frozen=True, slots=True)
 class Departure(SymmetricAllocation):
-    """The half of a replacement in which the old record is removed, so that there is one direction alone."""
+    """The half of a replacement in which the old record is removed. It has one direction only."""
 
     def losses(self) -> tuple[Allocated, ...]:
         return SymmetricAllocation.losses(self)[:1]
@@ -119,15 +119,15 @@ class Departure(SymmetricAllocation):
 
 @dataclass(frozen=True, slots=True)
 class Arrival(SymmetricAllocation):
-    """The half of a replacement in which the new record is added, so that there is the other direction alone."""
+    """The half of a replacement in which the new record is added. It has the other direction only."""
 
     def losses(self) -> tuple[Allocated, ...]:
         return SymmetricAllocation.losses(self)[1:]
 
 
-def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+def _pass_with_one(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """Return the cost of a pass of `bins` steps in which each record takes part once, as (mechanism, count)."""
-    mu = _gaussian(spec, neighbours)
+    mu = _gaussian_mu(spec, neighbours)
     if mu == 0.0:
         return Free(), 1
     if mu is None and (neighbours.records > 1 or neighbours.adjacency is not Adjacency.ADD_REMOVE):
@@ -136,7 +136,7 @@ def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, i
         return spec.resolve(neighbours), 1
     if mu is None:
         return RandomAllocation(spec.resolve(neighbours), bins), 1
-    return _gaussian_one_of(mu, bins, neighbours)
+    return _gaussian_pass(mu, bins, neighbours)
 
 
 def _without_privacy(step: Mechanism) -> Mechanism:
@@ -147,7 +147,7 @@ def _without_privacy(step: Mechanism) -> Mechanism:
     raise InputError(UNPROVEN)
 
 
-def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
+def _gaussian_mu(spec: Spec, neighbours: Neighbours) -> float | None:
     """Return mu, one record's contribution over the noise, if the step is a Gaussian mechanism that states it; None otherwise."""
     with suppress(NotRepresentable):
         if spec.contribution_form:
@@ -157,7 +157,7 @@ def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
     return None
 
 
-def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+def _gaussian_pass(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """Return the cost of a pass for k records, each in a bin that is drawn independently.
 
     Let m = k for records that are added or removed. Let m = 2 k for replaced records, each of which is one removed and one added record.

@@ -1,35 +1,9 @@
-"""Poisson samples of bounded size: a sample that is larger than the bound is cut to it at random.
+"""Poisson samples of bounded size: a sample with more than B records is cut to B of them, chosen uniformly.
 
-The cost is bounded in two ways, by two couplings. The docstring of `truncated` explains the first. The second one, `cut_sample`, compares a
-cut sample with uncut samples of the same form.
-
-One record x is added, removed or changed. R is the Poisson sample of the n other records, q is the rate, and B is the bound. A cut sample
-that contains x also contains a uniformly random set of B - 1 others. So it has the same law as x with an uncut R of size B - 1, and need
-not be distinguished from it. For a set S of at most B - 1 others, let w be the probability that S is used together with x, divided by the
-probability that R = S. For |S| < B - 1, w is q. For |S| = B - 1, it is
-
-    q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
-
-If |R| = m >= B, a set of B others is used 1 - q B/(m+1) times as often if x is in the data as if it is not. For a weight w, let
-
-    F(w) = int ((1-q) Q + w P - gamma Q)+        add-remove, (P, Q) the outputs with x and without
-    F(w) = int ((1-q) W + w P - gamma ((1-q) W + w Q))+        P, Q the outputs with either version of x, W without.
-
-1. int (p - gamma q)+ is subadditive. So the divergence of the step is at most the mean of F(w) over the sets that are used without x.
-2. For |R| = m >= B, the weight w = q - q B/(m+1) may be used. The reason is that (1 - q B/(m+1) - gamma)+, or
-   (1 - q B/(m+1)) (1 - gamma)+, is at most F of this weight, by Jensen's inequality.
-3. F is convex in w. So is its bound, which is 1 - q + w times that of the pair of the mechanism on a sample of rate w / (1 - q + w).
-4. The mean of w is q. Because of the convexity, a distribution of w with more spread costs more.
-5. For y >= 0, the spread is bounded by E (w - q - y)+ = (tau - alpha y)+. Since q B/(m+1) <= q B/(B+1), it is also bounded by
-   E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+.
-6. The ratio tau / alpha grows with n, because all ratios of P(|R| = m), m >= B, to P(|R| = B - 1) do. tau grows with n as long as B >= n q,
-   because each P(|R| = m) does.
-7. So take the largest tau, and let alpha be tau over the ratio at the largest n. Then three weights cover every n:
-
-    w = q + tau / alpha with probability alpha,  q / (B+1) with probability tau (B+1)/(q B),  q otherwise.
-
-The weight is revealed. Under add-remove, the three weights have different probabilities under P and Q. Otherwise they have the same
-probabilities.
+k records change, R is the Poisson sample of the n others, and q is the rate. Two couplings of the cut sample with and without the changing
+records bound the cost, and accountants use the cheaper one. `displacement_bound` charges twice the contribution with the probability of a
+cut. `weight_bound` charges one contribution with a larger probability, and is for one record. No delta is spent, unlike in Chua et al.
+2024, arXiv:2411.04205, who add the probability of a cut to delta.
 """
 
 from __future__ import annotations
@@ -53,41 +27,14 @@ from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial
 from dpcli.numerics.tails import single_epsilon_upper
 
 FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too, which takes that long
-# Largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture. Above it, its
-# probability is at most 1/33 of the rate.
+# Largest bound B for which E_B has a shift of its own for a drawn record that is cut. Above it, such a record has at most 1/33 of the rate.
 SMALL_BOUND = 32
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
     """Return `spec` on a Poisson sample of rate q in (0, 1], of which at most B = `most` records, chosen uniformly, are used.
 
-    Let k records change, and let R be the sample of the n others. n is at most dataset_size, or dataset_size - k if both datasets have that
-    many records. By joint convexity, |R| may be assumed known.
-
-    * If |R| + k <= B, nothing is cut, and the step is a Poisson sample.
-    * Otherwise, some of the changing records are used with probability at most p = 1 - (1-q)^k. If none of them is used, the used records
-      are a uniform subset of R of size min(B, |R|), as without the changing records. If i of them are used, the other used records are a
-      smaller uniform subset of R. If both subsets follow one random order of R, the smaller one lacks at most i records of the larger one.
-      So the step with the i records differs from the step without them by at most i additions and i removals.
-
-      Under add-remove, the pair is (W, (1-p) W + p A), where A and W are within 2k changes. Under zero-out and replace-one it is
-      ((1-p) W + p A, (1-p) W + p A'), where any two of A, A' and W are within 2k changes, or within k replacements. Under add-remove, a
-      Gaussian moves by at most 2i times one record's contribution if i or more of the k records are drawn. This is Poisson sampling of k
-      records with twice the contribution.
-
-    For one record (k = 1) and |R| = m >= B, the record is used with probability q_m = q B/(m+1), because m + 1 drawn records share B
-    places. Divergences of such pairs at probability s q are convex in s, and vanish at s = 0. With s = B/(m+1), the step costs at most 1-s
-    times the case without a cut, plus s times the case above at probability q, which costs more. For a Gaussian under add-remove, the step
-    is at most E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0), because the divergence grows with each shift
-    (noise/normal_mixture.py). E_m is a mixture of the case without a cut, with weight 1-s, and of E_B, with weight s = (B+1)/(m+1).
-
-    Every case costs at least as much as the one without a cut. An upper bound on the probability of a cut is therefore enough, and no data
-    need attain it. P(|R| > B - k) grows with n. P(|R| = m), m >= B, grows up to n = m/q. If B >= n q at the largest n, the mean of
-    (B+1)/(|R|+1) over |R| >= B is thus largest there; it is P(Binomial(n+1, q) > B) (B+1)/((n+1) q). No delta is spent, unlike in Chua et
-    al. 2024, arXiv:2411.04205, who add the probability of a cut to delta.
-
-    This coupling charges twice the contribution with the probability of a cut. If cuts are rare, `cut_sample` may cost less: it charges one
-    contribution with a larger probability. Accountants ask both.
+    The number n of other records is at most dataset_size, or dataset_size - k if both datasets have that many records.
 
     Raises InputError if units own several records and the statement does not cover the records of others.
     """
@@ -101,18 +48,74 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
     others = dataset_size if neighbours.adjacency is Adjacency.ADD_REMOVE else max(dataset_size - records, 0)
     if others + records <= most:
         return sampled
-    far, log_share = _cut(spec, rate, neighbours, most)
-    log_cut = max(_log_cut(others, rate, most, records) + log_share, -745.0)
-    labelled = Labelled(sampled, far, log_cut) if log_cut < 0.0 else far.unclaimed()
-    coupled = cut_sample(spec, rate, neighbours, others, most)
-    return labelled if coupled is None else LeastOf((labelled, coupled))
+    displaced = displacement_bound(sampled, spec, rate, neighbours, others, most)
+    weighted = weight_bound(spec, rate, neighbours, others, most)
+    return displaced if weighted is None else LeastOf((displaced, weighted))
 
 
-def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
-    """Return `spec` on a sample that is cut to `most`, by the coupling of the module's docstring, for one record among up to `others`.
+def displacement_bound(sampled: Mechanism, spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism:
+    """Return a mechanism that dominates `spec` on a cut sample, in which a used changing record may displace another record.
+
+    sampled: `spec` on an uncut sample.
+
+    By joint convexity, |R| may be assumed known.
+
+    1. If |R| + k <= B, nothing is cut, and the step is a Poisson sample.
+    2. Otherwise, some of the changing records are used with probability at most p = 1 - (1-q)^k. If none of them is used, the used records
+       are a uniform subset of R of size min(B, |R|), as without the changing records. If i of them are used, the others are a smaller
+       uniform subset of R. If both subsets follow one random order of R, the smaller one lacks at most i records of the larger one. So the
+       step with the i records differs from the step without them by at most i additions and i removals.
+    3. Under add-remove, the pair is therefore (W, (1-p) W + p A), where A and W are within 2k changes. Under zero-out and replace-one it is
+       ((1-p) W + p A, (1-p) W + p A'), where any two of A, A' and W are within 2k changes, or within k replacements. Under add-remove, a
+       Gaussian moves by at most 2i contributions if i or more of the k records are drawn. This is Poisson sampling of k records with twice
+       the contribution.
+    4. For one record and |R| = m >= B, the record is used with probability q s, s = B/(m+1), because m + 1 drawn records share B places.
+       Divergences of such pairs at probability s q are convex in s and vanish at s = 0. So the step costs at most 1-s times the case
+       without a cut, plus s times the case above at probability q, which costs more.
+    5. For one record and a Gaussian under add-remove, the step is at most E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0),
+       with q_m = q B/(m+1), because the divergence grows with each shift (noise/normal_mixture.py). E_m is a mixture of the case without a
+       cut, with weight 1-s, and of E_B, with weight s = (B+1)/(m+1).
+
+    Every case costs at least as much as the one without a cut, so an upper bound on the probability of a cut is enough. No data need attain
+    it.
+    """
+    cut, log_share = _step_if_cut(spec, rate, neighbours, most)
+    log_cut = max(_log_cut(others, rate, most, neighbours.records) + log_share, -745.0)
+    return Labelled(sampled, cut, log_cut) if log_cut < 0.0 else cut.unclaimed()
+
+
+def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
+    """Return a mechanism that dominates `spec` on a cut sample of one record x among up to `others`, compared with uncut samples.
 
     Return None for several records, if the mean of |R| exceeds `most` and there are more than FEW_OTHERS others, and if tau or alpha is
     too small or too large to compute with.
+
+    A cut sample that contains x also contains a uniformly random set of B - 1 others, as does an uncut sample with |R| = B - 1. For a set S
+    of at most B - 1 others, let w be the probability that S is used together with x, divided by the probability that R = S. For
+    |S| < B - 1, w is q. For |S| = B - 1, it is
+
+        q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
+
+    If |R| = m >= B, a set of B others is used 1 - q B/(m+1) times as often if x is in the data as if it is not. For a weight w, let
+
+        F(w) = int ((1-q) Q + w P - gamma Q)+        add-remove, (P, Q) the outputs with x and without
+        F(w) = int ((1-q) W + w P - gamma ((1-q) W + w Q))+        P, Q the outputs with either version of x, W without.
+
+    1. int (p - gamma q)+ is subadditive. So the divergence of the step is at most the mean of F(w) over the sets that are used without x.
+    2. For |R| = m >= B, the weight w = q - q B/(m+1) may be used. The reason is that (1 - q B/(m+1) - gamma)+, or
+       (1 - q B/(m+1)) (1 - gamma)+, is at most F of this weight, by Jensen's inequality.
+    3. F is convex in w. So is its bound, which is 1 - q + w times that of the pair of the mechanism on a sample of rate w / (1 - q + w).
+    4. The mean of w is q. Because of the convexity, a distribution of w with more spread costs more.
+    5. For y >= 0, the spread is bounded by E (w - q - y)+ = (tau - alpha y)+. Since q B/(m+1) <= q B/(B+1), it is also bounded by
+       E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+.
+    6. The ratio tau / alpha grows with n, because all ratios of P(|R| = m), m >= B, to P(|R| = B - 1) do. tau grows with n as long as
+       B >= n q, because each P(|R| = m) does.
+    7. So take the largest tau, and let alpha be tau over the ratio at the largest n. Then three weights cover every n:
+
+        w = q + tau / alpha with probability alpha,  q / (B+1) with probability tau (B+1)/(q B),  q otherwise.
+
+    The weight is revealed. Under add-remove, the three weights have different probabilities under P and Q. Otherwise they have the same
+    probabilities.
     """
     q = float(rate)
     if neighbours.records != 1:
@@ -203,7 +206,11 @@ def _ratio(others: int, rate: Fraction, most: int) -> float:
 
 
 def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
-    """Return an upper bound on the log probability of a cut. For one record, it bounds log E[(B+1)/(|R|+1); |R| >= B] instead."""
+    """Return an upper bound on log P(|R| > B - k), or for one record on log E[(B+1)/(|R|+1); |R| >= B], for up to `others` others.
+
+    P(|R| > B - k) grows with n. P(|R| = m), m >= B, grows up to n = m/q. So if B >= n q at the largest n, the expectation is largest there;
+    it is P(Binomial(n+1, q) > B) (B+1)/((n+1) q).
+    """
     log_cut = log_binomial_tail(others, rate, max(most - records + 1, 0))
     if records > 1 or most < others * rate:
         return log_cut
@@ -211,8 +218,8 @@ def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
     return min(log_cut, log_binomial_tail(others + 1, rate, most + 1) + math.log((most + 1) / size) + 1e-15)
 
 
-def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple[Mechanism, float]:
-    """Return the mechanism of a step with a cut sample, and the log of the share of cuts that need be charged."""
+def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple[Mechanism, float]:
+    """Return the mechanism that dominates a step whose sample is cut, and the log of the share of such steps that need be charged."""
     records, q = neighbours.records, float(rate)
     any_drawn = any_sampled(q, records)
     log_share = math.log(most / (most + 1)) + 1e-15 if records == 1 else 0.0
@@ -231,7 +238,7 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
         return sampled_gaussian(shift / records, q, records), 0.0
     if records > 1:
         return sampled_gaussian(shift, any_drawn, 1), 0.0
-    if most > SMALL_BOUND:  # A single shift has closed forms, and costs hardly more.
+    if most > SMALL_BOUND:  # a single shift has closed forms, and costs hardly more
         return sampled_gaussian(shift, q, 1), log_share
     kept_rate = q * most / (most + 1)
     return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0

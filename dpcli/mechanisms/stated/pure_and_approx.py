@@ -11,7 +11,7 @@ from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
 from dpcli.base.premise import Premises, of_mechanism
 from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
@@ -112,18 +112,18 @@ class PostProcessingSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class ApproxLoss(TailsOnly):
-    """The loss of a pair that reveals everything with probability delta, and is the two-point pair otherwise."""
+class MayFailLoss(TailsOnly):
+    """The loss of a pair that reveals everything with probability delta, and has the loss `rest` otherwise."""
 
     reason: ClassVar[str] = NO_RENYI
 
-    epsilon: float
+    rest: PrivacyLoss
     delta: float
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails of the two-point pair with weight 1 - delta, plus mass delta at +inf under P and at -inf under Q."""
+        """Return the tails of the rest with weight 1 - delta, plus mass delta at +inf under P and at -inf under Q."""
         log_kept, log_lost = math.log1p(-self.delta), np.full_like(at, math.log(self.delta))
-        p_above, p_below, q_above, q_below = TwoPointLoss(self.epsilon).tails(at)
+        p_above, p_below, q_above, q_below = self.rest.tails(at)
         with np.errstate(divide="ignore"):
             return Tails(
                 np.logaddexp(p_above + log_kept, log_lost),
@@ -146,22 +146,20 @@ class StatedPure(Pure):
 
 
 @dataclass(frozen=True, slots=True)
-class Approx(Mechanism):
-    """A mechanism of which only (epsilon, delta)-DP is known.
+class MayFail(Mechanism):
+    """A mechanism that reveals everything with probability delta, and is `rest` otherwise, which costs something finite at delta = 0.
 
-    It is dominated by a mechanism that reveals everything with probability delta and is randomised response otherwise (Kairouz, Oh,
-    Viswanath 2015, arXiv:1311.0776). The Renyi divergence of this mechanism is infinite, so there is no Renyi or zCDP form of all of it.
-    The statement allows this mechanism, so the pair is attained in the sense of `StatedPure`.
+    Its Renyi divergence is infinite, so there is no Renyi or zCDP form of all of it. It is attained if the rest is.
     """
 
-    epsilon: float
+    rest: Mechanism
     delta: float
 
     def approx_dp(self, delta: float) -> float:
-        """Return epsilon, exact for the dominating pair; inf below the stated delta."""
+        """Return epsilon, exact if that of the rest is; inf below the probability of revealing everything."""
         if delta < self.delta * (1.0 - 1e-12):  # by more than the rounding of a sum of deltas
             return math.inf
-        return Pure(self.epsilon).approx_dp(max(0.0, (delta - self.delta) / (1.0 - self.delta) * (1.0 - 1e-12)))
+        return self.rest.approx_dp(max(0.0, (delta - self.delta) / (1.0 - self.delta) * (1.0 - 1e-12)))
 
     def delta_floor(self) -> float:
         return self.delta
@@ -170,13 +168,22 @@ class Approx(Mechanism):
         raise NotRepresentable(NO_RENYI)
 
     def attained(self) -> bool:
-        return True
+        return self.rest.attained()
 
-    def losses(self) -> tuple[ApproxLoss]:
-        return (ApproxLoss(self.epsilon, self.delta),)
+    def losses(self) -> tuple[MayFailLoss, ...]:
+        return tuple(MayFailLoss(loss, self.delta) for loss in self.rest.losses())
 
     def split_failure(self) -> tuple[float, Mechanism]:
-        return math.log1p(-self.delta), StatedPure(self.epsilon) if self.epsilon > 0.0 else Free()
+        return math.log1p(-self.delta), self.rest
+
+
+def approx(epsilon: float, delta: float) -> MayFail:
+    """Return a mechanism of which only (epsilon, delta)-DP is known.
+
+    It is dominated by a mechanism that reveals everything with probability delta and is randomised response otherwise (Kairouz, Oh,
+    Viswanath 2015, arXiv:1311.0776). The statement allows this mechanism, so the pair is attained in the sense of `StatedPure`.
+    """
+    return MayFail(StatedPure(epsilon) if epsilon > 0.0 else Free(), delta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,4 +240,4 @@ class ApproxSpec(GivenSpec):
         return self.epsilon, self.delta
 
     def stated(self) -> Mechanism:
-        return Approx(self.epsilon, self.delta)
+        return approx(self.epsilon, self.delta)

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.fields import NON_NEGATIVE, Key
+from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
+from dpcli.base.stated import total
 from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.stated.pure_and_approx import StatedPure, approx
 from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
@@ -30,27 +33,32 @@ NO_CGF = "a Renyi curve allows infinite losses, so that its worst pair has no CG
 
 @dataclass(frozen=True, slots=True)
 class Zcdp(Mechanism):
-    """A mechanism of which only rho-zCDP is known: D_a <= rho a (Bun & Steinke 2016, arXiv:1605.02065, Definition 1.1)."""
+    """A mechanism of which only (xi, rho)-zCDP is known: D_a <= xi + rho a (Bun & Steinke 2016, arXiv:1605.02065, Definition 1.1).
+
+    xi is the same at every order, so it is added to every epsilon that follows from rho alone. As a > 1, xi + rho a <= (xi + rho) a.
+    """
 
     rho: float
+    xi: float = 0.0
 
     def approx_dp(self, delta: float) -> float:
-        return zcdp_epsilon(self.rho, delta) if delta > 0.0 else math.inf
+        return total(((1, self.xi), (1, zcdp_epsilon(self.rho, delta)))) if delta > 0.0 else math.inf
 
     def zcdp(self) -> float:
-        return self.rho
+        return total(((1, self.xi), (1, self.rho)))
 
     def rdp(self, orders: Array) -> Array:
-        return self.rho * orders
+        return self.xi + self.rho * orders
 
 
 @dataclass(frozen=True, slots=True)
 class StatedZcdp(Zcdp):
-    """rho-zCDP as somebody states it. The statement allows a Gaussian with this rho, whose cost is a lower bound on any provable
-    epsilon."""
+    """(xi, rho)-zCDP as somebody states it. The statement allows a Gaussian with this rho together with randomised response of epsilon xi,
+    whose cost is a lower bound on any provable epsilon."""
 
     def witness(self, order: float) -> Mechanism | None:
-        return _gaussian(self.rho)
+        gaussian = _gaussian(self.rho)
+        return Composed(((gaussian, 1), (StatedPure(self.xi), 1))) if gaussian and self.xi > 0.0 else gaussian
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +102,36 @@ class ZcdpSpec(GivenSpec):
     """A release that somebody states to be rho-zCDP: its Renyi divergences, in nats, are at most rho times the order. Nothing else is
     known.
 
+    With xi, they are at most xi plus rho times the order, which is (xi, rho)-zCDP. With delta, this is delta-approximate zCDP: for any two
+    neighbours there are an event for each, of probability at least 1 - delta, and the bound holds for the two outputs given these events,
+    in both directions. Each output is then a mixture, with weight 1 - delta of an output for which the bound holds, and with weight delta
+    of anything. So the release costs no more than one that reveals everything with probability delta, and is zCDP otherwise.
+
     Neighbours: the statement is for the file's adjacency unless the entry states another one. Another adjacency is converted, or refused if
     it cannot be. The group theorem gives the cost of a group. If a unit has several records, stated_for says whether the statement is for
     one record or for the unit.
 
-    Bounds: upper. `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
+    Bounds: upper. `account` shows a lower bound, which a Gaussian that the statement allows attains, together with randomised response of
+    epsilon xi, and with revealing everything with probability delta. No finite epsilon at delta = 0, or below the stated delta.
 
-    Source: the number is the author's. Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020, arXiv:2004.00010.
+    Source: the numbers are the author's. Bun & Steinke 2016, arXiv:1605.02065 (Definition 1.1, and section 8 for delta); conversion
+    Canonne, Kamath, Steinke 2020, arXiv:2004.00010.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"rho": 0.0001}
     needs_delta: ClassVar[bool] = True
 
     rho: Annotated[float, Key("stated rho, in nats", NON_NEGATIVE)]
+    xi: Annotated[float, Key("stated xi, in nats, which is added to rho times the order at every order", NON_NEGATIVE)] = 0.0
+    delta: Annotated[float | None, Key("stated delta of delta-approximate zCDP; by default there is none", OPEN_UNIT)] = None
+
+    @property
+    def delta_spent(self) -> float:
+        return self.delta or 0.0
 
     def stated(self) -> Mechanism:
-        return StatedZcdp(self.rho)
+        zcdp = StatedZcdp(self.rho, self.xi)
+        return Composed(((zcdp, 1), (approx(0.0, self.delta), 1))) if self.delta else zcdp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,18 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 
-SEARCHED = 100  # the worst pattern in a tree is searched for up to this many participations; beyond, the sensitivity is bounded
+SEARCHED = (
+    100  # the worst pattern is searched for up to this product of participations and trees; beyond, the sensitivity is bounded
+)
 
 Points = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing
 
 
-def most_squares(steps: int, separation: int, participations: int) -> int:
-    """Return the largest sum over the complete nodes of squared counts, for at most `participations` steps at least `separation` apart."""
+def most_squares(trees: tuple[int, ...], separation: int, participations: int) -> int:
+    """Return the largest sum over the complete nodes of squared counts, for at most `participations` steps at least `separation` apart.
+
+    trees: the number of steps of each tree, one after the other.
+    """
     alone = separation.bit_length() - 1  # a node of 2^alone <= separation steps contains at most one participation
 
     @functools.cache
@@ -46,15 +51,14 @@ def most_squares(steps: int, separation: int, participations: int) -> int:
         )
 
     forest: dict[int, Points] = {0: ((0, 0),)}
-    for level in reversed(range(steps.bit_length())):
-        if steps >> level & 1:
-            longer: dict[int, list[tuple[int, int]]] = {}
-            for used, points in forest.items():
-                for count in range(min(participations - used, math.ceil(2**level / separation)) + 1):
-                    for total, free in points:
-                        options = node(level, free, count)
-                        longer.setdefault(used + count, []).extend((total + more, wait) for more, wait in options)
-            forest = {used: _best(points) for used, points in longer.items()}
+    for level in (level for steps in trees for level in reversed(range(steps.bit_length())) if steps >> level & 1):
+        longer: dict[int, list[tuple[int, int]]] = {}
+        for used, points in forest.items():
+            for count in range(min(participations - used, math.ceil(2**level / separation)) + 1):
+                for total, free in points:
+                    options = node(level, free, count)
+                    longer.setdefault(used + count, []).extend((total + more, wait) for more, wait in options)
+        forest = {used: _best(points) for used, points in longer.items()}
     return max(points[-1][0] for points in forest.values() if points)
 
 
@@ -93,32 +97,36 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
     return math.sqrt(float(squares.sum())) * largest * (1.0 + 1e-12)
 
 
-def exact_in_tree(steps: int, separation: int, participations: int) -> bool:
+def exact_in_tree(trees: tuple[int, ...], separation: int, participations: int) -> bool:
     """Return whether `tree_sensitivity` is exact, so that some participation pattern reaches it, and not just an upper bound."""
-    return min(participations, math.ceil(steps / separation)) <= SEARCHED
+    return len(trees) * min(participations, math.ceil(sum(trees) / separation)) <= SEARCHED
 
 
-def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
-    """Return the sensitivity of a binary tree whose complete nodes are released with noise, rounded up: the root of `tree_squares`."""
-    return math.sqrt(tree_squares(steps, separation, participations)) * (1.0 + 1e-15)
+def tree_sensitivity(trees: tuple[int, ...], separation: int, participations: int) -> float:
+    """Return the sensitivity of binary trees whose complete nodes are released with noise, rounded up: the root of `tree_squares`."""
+    return math.sqrt(tree_squares(trees, separation, participations)) * (1.0 + 1e-15)
 
 
-def tree_squares(steps: int, separation: int, participations: int) -> int:
-    """Return the largest sum over the complete nodes of a binary tree of squared counts of participations, or an upper bound on it.
+def tree_squares(trees: tuple[int, ...], separation: int, participations: int) -> int:
+    """Return the largest sum over the complete nodes of binary trees of squared counts of participations, or an upper bound on it.
 
-    For one participation the sum is the number of levels with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED
-    participations it is found by search.
+    trees: the number of steps of each tree, one after the other.
+
+    For one participation the sum is the number of levels with a complete node (Kairouz et al. 2021, arXiv:2103.00039), in the tree that has
+    the most. Up to SEARCHED participations of one tree, or products of participations and trees, it is found by search.
 
     Beyond, it is bounded level by level. A node of 2^l leaves contains at most m = min(k, ceil(2^l / b)) of the k participations. A sum of
     squares of counts that are at most m and add up to k is largest if as many counts as possible equal m.
     """
-    most = min(participations, math.ceil(steps / separation))
-    if most <= SEARCHED:
-        return most_squares(steps, separation, most)
+    most, longest = min(participations, math.ceil(sum(trees) / separation)), max(trees)
+    if most == 1:
+        return longest.bit_length()
+    if exact_in_tree(trees, separation, participations):
+        return most_squares(trees, separation, most)
     total = 0
-    for level in range(steps.bit_length()):
+    for level in range(longest.bit_length()):
         size = 2**level
         full = min(most, math.ceil(size / separation))
-        counted = min(most, (steps // size) * full)
+        counted = min(most, sum(steps // size for steps in trees) * full)
         total += counted // full * full**2 + (counted % full) ** 2
     return total

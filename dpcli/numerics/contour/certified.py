@@ -3,7 +3,7 @@
 Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
 
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
-1. The number of participations (apart.py), for losses with very little noise.
+1. The number of participations (little_noise.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
    For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
@@ -40,48 +40,50 @@ from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import CountedLoss
     from dpcli.numerics.contour.few_atoms import FewAtoms
     from dpcli.numerics.contour.few_steps import FewSteps
+    from dpcli.numerics.contour.little_noise import CountedLoss
     from dpcli.numerics.contour.smoothed import ContourPair
     from dpcli.numerics.grid.large_losses import LargeLosses
 
 NARROW = 2e-9  # relative width of an interval at which no other method is tried
-ENOUGH = 2e-7  # relative width after one big jump at which no other method is tried, because the others would take much longer
+NARROW_AFTER_JUMP = 2e-7  # the same after one big jump, because the other methods would take much longer
+NARROW_IF_TINY = 4e-6  # the same after the sum over the number of large losses
+NARROW_LOG_IF_TINY = 4e-3  # width of the bounds of this sum on log delta
+NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; narrower ones would take long for whole curves
+WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
+TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
-# Log delta below which the sum over the number of large losses is tried before one big jump, the relative width of its interval of epsilon
-# at which no other method is tried, and the width of its bounds on log delta.
-TINY, CLOSE, CLOSE_LOG = -200.0, 4e-6, 4e-3
-LOOKS = 2  # most smoothed pairs of contours for bounds on delta, each with more nodes
-LOOSE = 3e-5  # width of bounds on log delta at which smoothing ends, because whole curves are computed and narrower bounds need more nodes
-VAGUE = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
+MAX_SMOOTHED_PAIRS = 2  # most smoothed pairs of contours for bounds on delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
-QUICK = 1.5e5  # cells for the unchanged integrand, if one big jump may give a narrower interval
-JUMP = 1.4e7  # cells for one big jump
-LARGE = 1.6e7  # cells for the sum over the number of large losses
-BESIDE = 5e5  # cells for the unchanged integrand, if some but not all losses have a far tail
-# With more than MAX_PARTS losses: cells for each loss of the unchanged integrand, and for one big jump.
-ROW, JUMP_OF_MANY = 8e3, 1.9e7
-CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the unchanged integrand is tried
-FEWEST = 1000.0  # fewest nodes of a smoothed pair
-STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
-MORE = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
-SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
+FIRST_CELLS = 1.5e5  # cells for the unchanged integrand, if all losses have a far tail
+FIRST_CELLS_IF_MIXED = 5e5  # the same, if only some losses have a far tail
+FIRST_CELLS_PER_LOSS = 8e3  # the same for each loss, if there are more than MAX_PARTS
+JUMP_CELLS = 1.4e7  # cells for one big jump
+JUMP_CELLS_OF_MANY = 1.9e7  # the same, if there are more than MAX_PARTS losses
+LARGE_LOSSES_CELLS = 1.6e7  # cells for the sum over the number of large losses
+MAX_CHERNOFF_RATIO = (
+    1.35  # with many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
+)
+MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a smoothed pair
+MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
+NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
+LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
 NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
-# Logarithm of the parts, relative to delta, that a rough contour for the second direction may cut off. It suffices if delta is smaller by
-# more than these parts in this direction, and saves work if the first direction's contour has more than MANY_NODES nodes.
-ROUGH, MANY_NODES = -7.0, 1000
-AS_NARROW = 2.0  # largest ratio of the widths of the two directions' intervals, if both are of the same kind
-# Distance of two bounds beyond which they contradict each other: relative for epsilon, of the logarithms for delta; and the least one of
-# epsilons. It far exceeds the rounding of a certificate.
-CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1e-12
-MUCH_BETTER = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
+# If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
+# parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
+ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
+MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' intervals, if both are smoothed
+# Two bounds contradict each other beyond this distance, relative for epsilon and of the logarithms for delta. It far exceeds the rounding.
+CONTRADICTION = 1e-6
+LEAST_CONTRADICTION = 1e-12  # absolute distance of epsilons that is never a contradiction
+CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
 T = TypeVar("T")
 
 
-class Ends(NamedTuple):
+class EpsilonBounds(NamedTuple):
     """Bounds on epsilon, and how the upper bound was found.
 
     tilt: the tilt of the contour, NaN if there was none. smoothed: whether a small Gaussian loss was added. nodes: the number of nodes of a
@@ -95,7 +97,7 @@ class Ends(NamedTuple):
     nodes: int = 0
 
 
-UNKNOWN = Ends(0.0, math.inf, math.nan)
+UNKNOWN = EpsilonBounds(0.0, math.inf, math.nan)
 
 
 class Interval(Protocol):
@@ -117,12 +119,12 @@ class Attempt(NamedTuple):
         return build(self.losses, log_delta, self.t, self.factor, self.log_lost, epsilon)
 
 
-def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
+def _little_noise(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
     """Yield the sums over the numbers of participations, if all losses have very little noise."""
     if all(getattr(loss, "nearly_noiseless", False) for loss, _ in losses):
-        from dpcli.numerics.contour.apart import counts_apart
+        from dpcli.numerics.contour.little_noise import counted_losses
 
-        yield from counts_apart(losses, log_delta)
+        yield from counted_losses(losses, log_delta)
 
 
 def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
@@ -138,7 +140,7 @@ def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None
     """Return the bounds by the number of large losses, for sampled Gaussian steps; None if they do not apply or take too much work."""
     from dpcli.numerics.grid.large_losses import large_losses
 
-    return _limited_to(LARGE, lambda: large_losses(losses, log_delta, epsilon))
+    return _limited_to(LARGE_LOSSES_CELLS, lambda: large_losses(losses, log_delta, epsilon))
 
 
 def _few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | None:
@@ -157,9 +159,9 @@ def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
         yield Attempt(losses, t, factor_without_bulk)
     yield Attempt(losses, t, whole_factor)
-    capped = capped_losses(losses, log_delta + SHARE)
+    capped = capped_losses(losses, log_delta + LOG_CAPPED_SHARE)
     if capped is not None:
-        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + SHARE)
+        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + LOG_CAPPED_SHARE)
     if not nearly_noiseless:
         yield Attempt(losses, t, factor_without_bulk)
 
@@ -172,7 +174,7 @@ def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
     return None if all(new is old for (new, _), (old, _) in zip(capped, losses, strict=True)) else capped
 
 
-def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
+def epsilon_between(losses: Losses, log_delta: float) -> EpsilonBounds | None:
     """Return bounds on the epsilon >= 0 at which delta is e^log_delta, or None if no method gives a bound.
 
     Raises NotRepresentable if there is no bound and one of the methods was refused.
@@ -181,71 +183,71 @@ def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         few = _few_steps(losses, log_delta)
         if few is not None:
-            ends = _intersection(ends, Ends(*few.epsilon()))
+            ends = _intersection(ends, EpsilonBounds(*few.epsilon()))
             if _is_narrow(ends, NARROW):
                 return ends
-        for counts in _counts_apart(losses, log_delta):
-            ends = _intersection(ends, Ends(*counts.epsilon(log_delta), math.nan))
+        for counts in _little_noise(losses, log_delta):
+            ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
             if _is_narrow(ends, NARROW):
                 return ends
-        jumps = cuttable(losses)
-        if jumps:
+        may_jump = cuttable(losses)
+        if may_jump:
             ends = _epsilon_first(losses, log_delta, ends)
-            if not _is_narrow(ends, CLOSE) and log_delta < TINY:
+            if not _is_narrow(ends, NARROW_IF_TINY) and log_delta < TINY_LOG_DELTA:
                 ends = _epsilon_of_large_losses(losses, log_delta, ends)
-                if _is_narrow(ends, CLOSE):
+                if _is_narrow(ends, NARROW_IF_TINY):
                     return ends
             if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
-                ends, jumps = _epsilon_jumped(losses, log_delta, ends), False
-            if _is_narrow(ends, ENOUGH):
+                ends, may_jump = _epsilon_by_jump(losses, log_delta, ends), False
+            if _is_narrow(ends, NARROW_AFTER_JUMP):
                 return ends
         ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
         if not _is_narrow(ends, NARROW):
             ends, error = _epsilon_smoothed(losses, log_delta, ends)
             refused = refused or error
-        if jumps and not _is_narrow(ends, ENOUGH):
-            ends = _epsilon_jumped(losses, log_delta, ends)
-        if not _is_narrow(ends, LOOSE):
+        if may_jump and not _is_narrow(ends, NARROW_AFTER_JUMP):
+            ends = _epsilon_by_jump(losses, log_delta, ends)
+        if not _is_narrow(ends, NARROW_SMOOTHED):
             ends = _epsilon_of_few_atoms(losses, log_delta, ends)
-    if refused and not math.isfinite(ends[1]):
+    if refused and not math.isfinite(ends.upper):
         raise refused
-    return ends if math.isfinite(ends[1]) else None
+    return ends if math.isfinite(ends.upper) else None
 
 
 def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
     """Return whether one big loss may decide epsilon: at the tilt for delta, the far tails hold much of the tilted mass.
 
-    Only with losses of other kinds does this need an answer. Without them a contour fails because of the tails, if it fails.
+    It is assumed for many losses, and if all losses have far tails, because only these can make a contour fail then.
     """
     if all(hasattr(loss, "cut") for loss, _ in losses) or len(losses) > MAX_PARTS:
         return True
     tailed = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
-    without_tails = capped_losses(tailed, log_delta + SHARE)
+    without_tails = capped_losses(tailed, log_delta + LOG_CAPPED_SHARE)
     if without_tails is None:
         return True
     at = np.array([tilt_for(losses, log_delta)])
     return not float((total_cgf(tailed, at) - total_cgf(without_tails, at))[0]) < NEGLIGIBLE_TAIL
 
 
-def _epsilon_jumped(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_by_jump(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the method of one big jump."""
-    from dpcli.numerics.contour.jumped import epsilon_by_jump
+    from dpcli.numerics.contour.jump_levels import epsilon_by_jump
 
-    cells = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
-    jumped = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
-    return ends if jumped is None else _intersection(ends, Ends(*jumped))
+    cells = JUMP_CELLS if len(losses) <= MAX_PARTS else JUMP_CELLS_OF_MANY
+    by_jump = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
+    return ends if by_jump is None else _intersection(ends, EpsilonBounds(*by_jump))
 
 
-def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the sum over the number of large losses, unless it does not apply or takes too much work."""
     with suppress(NotRepresentable):
         large = _large_losses(losses, log_delta)
         if large is not None:
-            return _intersection(ends, Ends(*large[0].epsilon(log_delta, large[1]), large[0].t))
+            return _intersection(ends, EpsilonBounds(*large[0].epsilon(log_delta, large[1]), large[0].t))
     return ends
 
 
-def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
+def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
     """Return `ends`, narrowed by the contours in turn, and the error of the last refused one, if any.
 
     A refusal does not invalidate the bounds that other contours gave.
@@ -265,25 +267,25 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[
     return ends, refused
 
 
-def _epsilon_of_few_atoms(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_of_few_atoms(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by sums of rounded losses, unless these do not apply or take too much work."""
     with suppress(NotRepresentable):
-        atoms = _few_atoms(losses, log_delta, ends[1])
+        atoms = _few_atoms(losses, log_delta, ends.upper)
         if atoms is not None:
-            return _intersection(ends, Ends(*atoms.epsilon(log_delta), math.nan))
+            return _intersection(ends, EpsilonBounds(*atoms.epsilon(log_delta), math.nan))
     return ends
 
 
-def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
+def _epsilon_smoothed(losses: Losses, log_delta: float, ends: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
     """Return `ends`, narrowed by contours with a small Gaussian loss as far as the work allows, and the error that ended this, if any."""
-    places: list[float] = [ends[1]] if math.isfinite(ends[1]) else []
+    places: list[float] = [ends.upper] if math.isfinite(ends.upper) else []
     try:
         for pair in smoothed_pairs(losses, log_delta, places):
-            ends = _intersection(ends, Ends(*solve(pair, log_delta), pair.t, smoothed=True))
+            ends = _intersection(ends, EpsilonBounds(*solve(pair, log_delta), pair.t, smoothed=True))
             if _is_narrow(ends, NARROW):
                 break
-            if math.isfinite(ends[1]):
-                places.append(ends[1])
+            if math.isfinite(ends.upper):
+                places.append(ends.upper)
     except NotRepresentable as error:
         return ends, error
     return ends, None
@@ -297,43 +299,47 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], ti
     """
     from dpcli.numerics.contour.smoothed import FEW, MANY, best_contour_pair
 
-    capped = capped_losses(losses, log_delta + SHARE)
-    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + SHARE)
+    capped = capped_losses(losses, log_delta + LOG_CAPPED_SHARE)
+    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + LOG_CAPPED_SHARE)
     t, nodes, least = tilt_for(losses, log_delta) if tilt is None else tilt, FEW, 0.0
-    t = min(t, STEEPEST * t / max(float(total_cgf(losses, np.array([t]))[0]), STEEPEST))
+    t = min(t, MAX_SMOOTHED_CGF * t / max(float(total_cgf(losses, np.array([t]))[0]), MAX_SMOOTHED_CGF))
     while nodes <= MANY and not least > remaining():
         start = remaining()
         try:
             with allowance(math.inf, share=0.5):
                 pair = best_contour_pair(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
         except NotRepresentable:
-            if nodes > FEW or nodes < FEWEST:
+            if nodes > FEW or nodes < MIN_SMOOTHED_NODES:
                 raise
-            nodes /= MORE  # a pair with few nodes is better than none
+            nodes /= NODE_GROWTH  # a pair with few nodes is better than none
             continue
         if pair is None:
             break
         yield pair
         spent = start - remaining() if math.isfinite(start) else 0.0
-        nodes, least = MORE * nodes, 1.5 * MORE * spent
+        nodes, least = NODE_GROWTH * nodes, 1.5 * NODE_GROWTH * spent
 
 
-def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_first(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the unchanged integrand.
 
     This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice.
     """
-    if len(losses) <= MAX_PARTS:
-        if not all(hasattr(loss, "cut") for loss, _ in losses):
-            return _limited_to(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
-        return (
-            _limited_to(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole_factor), log_delta, ends))
-            or ends
-        )
-    return _limited_to(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
+    if len(losses) > MAX_PARTS:
+        narrowed = _limited_to(FIRST_CELLS_PER_LOSS * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends))
+    elif not all(hasattr(loss, "cut") for loss, _ in losses):
+        narrowed = _limited_to(FIRST_CELLS_IF_MIXED, lambda: _epsilon_with_bulk(losses, log_delta, ends))
+    else:
+        narrowed = _limited_to(FIRST_CELLS, lambda: _epsilon_near(_unchanged(losses, log_delta), log_delta, ends))
+    return narrowed or ends
 
 
-def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _unchanged(losses: Losses, log_delta: float) -> Attempt:
+    """Return the attempt with the unchanged integrand, at the tilt for log_delta."""
+    return Attempt(losses, tilt_for(losses, log_delta), whole_factor)
+
+
+def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the contours that keep the bulk of the losses."""
     for attempt in attempts(losses, log_delta):
         if attempt.factor is not whole_factor:
@@ -344,18 +350,16 @@ def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     return ends
 
 
-def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_of_many(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
-    from dpcli.numerics.contour.jumped import first_estimate
+    from dpcli.numerics.contour.jump_levels import first_estimate
 
     t = tilt_for(losses, log_delta)
     at = np.array([t])
     chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
-    return (
-        ends
-        if chernoff > CLIFF * first_estimate(losses, log_delta)
-        else _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
-    )
+    if chernoff > MAX_CHERNOFF_RATIO * first_estimate(losses, log_delta):
+        return ends
+    return _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
 
 
 def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
@@ -367,30 +371,30 @@ def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
         return None
 
 
-def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
+def _epsilon_near(attempt: Attempt, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
     """Return `ends`, narrowed by one way to a contour.
 
-    The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave. Away from the
-    saddle point more nodes may be needed.
+    The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave, because away
+    from the saddle point more nodes may be needed.
     """
     for again in (False, True):
-        if again and not ends[0] < ends[1] < math.inf:
+        if again and not ends.lower < ends.upper < math.inf:
             continue
         try:
-            contour = attempt.contour(log_delta, ends[1] if again else None)
+            contour = attempt.contour(log_delta, ends.upper if again else None)
         except NotRepresentable:  # the bounds of the first contour hold nevertheless
             if not again:
                 raise
             break
         if contour is None:
             break
-        ends = _intersection(ends, Ends(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
+        ends = _intersection(ends, EpsilonBounds(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
         if _is_narrow(ends, NARROW):
             break
     return ends
 
 
-def _intersection(ends: Ends, other: Ends) -> Ends:
+def _intersection(ends: EpsilonBounds, other: EpsilonBounds) -> EpsilonBounds:
     """Return the intersection of two intervals, with the tilt of the smaller upper end.
 
     Raises InternalError if they have no point in common, beyond rounding: one of two certificates is false then.
@@ -402,7 +406,7 @@ def _intersection(ends: Ends, other: Ends) -> Ends:
     return smaller._replace(lower=min(lower, upper), upper=upper)
 
 
-def _is_narrow(ends: Ends, width: float) -> bool:
+def _is_narrow(ends: EpsilonBounds, width: float) -> bool:
     """Return whether the interval is finite and its relative width is at most `width`."""
     return ends.upper - ends.lower <= width * ends.upper < math.inf
 
@@ -415,20 +419,20 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
     few = _few_steps(losses, near)
     if few is not None:
         yield few, NARROW
-    yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
+    yield from ((counts, NARROW) for counts in _little_noise(losses, near))
     if cuttable(losses):
-        cells = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE
-        first = _limited_to(cells, lambda: Attempt(losses, tilt_for(losses, near), whole_factor).contour(near, epsilon))
+        cells = FIRST_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else FIRST_CELLS_IF_MIXED
+        first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
-        large = _large_losses(losses, near, epsilon) if near < TINY else None
+        large = _large_losses(losses, near, epsilon) if near < TINY_LOG_DELTA else None
         if large is not None:
-            yield large[0], CLOSE_LOG
-        from dpcli.numerics.contour.jumped import jump_to
+            yield large[0], NARROW_LOG_IF_TINY
+        from dpcli.numerics.contour.jump_levels import jump_to
 
-        jumped = _limited_to(JUMP, lambda: jump_to(losses, epsilon, near))
-        if jumped is not None:
-            yield jumped, ENOUGH
+        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
+        if by_jump is not None:
+            yield by_jump, NARROW_AFTER_JUMP
     for attempt in attempts(losses, near):
         for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
             contour = attempt.contour(near, at)
@@ -436,8 +440,8 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
                 yield contour, NARROW
     atoms = _few_atoms(losses, near, epsilon)
     if atoms is not None:
-        yield atoms, LOOSE
-    yield from ((pair, LOOSE) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), LOOKS))
+        yield atoms, NARROW_SMOOTHED
+    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
 
 
 def cuttable(losses: Losses) -> bool:
@@ -450,7 +454,7 @@ def cuttable(losses: Losses) -> bool:
     if not all(hasattr(loss, "cut") or uncut(loss) for loss, _ in losses):
         return False
     if len(losses) > MAX_PARTS:
-        from dpcli.numerics.contour.jumped import in_rows
+        from dpcli.numerics.contour.jump_levels import in_rows
 
         return len(in_rows(losses)[1]) <= MAX_PARTS
     return True
@@ -462,11 +466,11 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
     The contours are for log delta near `near`. If their bounds are vague, contours for the log delta of one big loss alone are tried too.
     """
     low, high = _log_delta_near(losses, epsilon, near)
-    if not high - low <= VAGUE and cuttable(losses):
-        from dpcli.numerics.contour.jumped import LEAST, log_delta_of_one
+    if not high - low <= WIDE_LOG_DELTA and cuttable(losses):
+        from dpcli.numerics.contour.jump_levels import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST))
+            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST_LOG_DELTA))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 
@@ -495,7 +499,7 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
     return low, high
 
 
-def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | None:
+def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> EpsilonBounds | None:
     """Return bounds on the epsilon at which delta is e^log_delta in this direction, after `first` in the other direction.
 
     The result is None if this direction's delta at the upper bound of `first` is proved to be at most e^log_delta, so that its epsilon is
@@ -509,20 +513,23 @@ def other_direction(losses: Losses, first: Ends, log_delta: float) -> Ends | Non
         t = first.tilt if math.isfinite(first.tilt) else 1.0 / max(first.upper, 1e-6)
         far, cumulants = total_cgf_about(losses, t)  # a contour at this tilt needs them too
         chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
-        if chernoff > log_delta + MUCH_BETTER or not math.isfinite(first.tilt):
+        if chernoff > log_delta + CHERNOFF_EXCESS or not math.isfinite(first.tilt):
             z = t * np.geomspace(0.1, 100.0, 10)
             chernoff = min(chernoff, _log_chernoff(z, total_cgf(losses, z), first.upper))
         if chernoff <= log_delta:
             return None
         if not math.isfinite(first.tilt):
             return ends
-        # After a smoothed pair, the other methods failed in the first direction and would fail in this one, so no work is kept for them.
-        share, enough = (1.0, max(NARROW, AS_NARROW * (1.0 - first.lower / first.upper))) if first.smoothed else (0.67, NARROW)
+        # If a smoothed pair was needed in the first direction, the other methods would fail in this one too, so no work is kept for them.
+        if first.smoothed:
+            share, enough = 1.0, max(NARROW, MAX_WIDTH_RATIO * (1.0 - first.lower / first.upper))
+        else:
+            share, enough = 0.67, NARROW
         with suppress(NotRepresentable), allowance(math.inf, share=share):
             for curve in _curves_like(losses, first, log_delta):
                 if curve.log_delta(first.upper)[1] <= log_delta:
                     return None
-                ends = _intersection(ends, Ends(*solve(curve, log_delta), curve.t, first.smoothed))
+                ends = _intersection(ends, EpsilonBounds(*solve(curve, log_delta), curve.t, first.smoothed))
                 if _is_narrow(ends, NARROW):
                     break
     return ends if _is_narrow(ends, enough) else UNKNOWN
@@ -533,12 +540,12 @@ def _log_chernoff(z: Array, cumulants: Array, epsilon: float) -> float:
     return float(np.nanmin(np.append(cumulants - z * epsilon + log_hockey(z), math.inf)))
 
 
-def _curves_like(losses: Losses, first: Ends, log_delta: float) -> Iterator[Contour | ContourPair]:
+def _curves_like(losses: Losses, first: EpsilonBounds, log_delta: float) -> Iterator[Contour | ContourPair]:
     """Yield contours of the kind that gave `first`, for its epsilon and at its tilt."""
     if first.smoothed:
         yield from smoothed_pairs(losses, log_delta, (first.upper,), first.tilt)
         return
-    for negligible in (ROUGH, NEGLIGIBLE) if first.nodes > MANY_NODES else (NEGLIGIBLE,):
+    for negligible in (ROUGH_NEGLIGIBLE, NEGLIGIBLE) if first.nodes > MANY_NODES else (NEGLIGIBLE,):
         contour = build(losses, log_delta, first.tilt, epsilon=first.upper, negligible=negligible)
         if contour is None:
             return

@@ -13,7 +13,7 @@ import math
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.contour.certified import SHARE, capped_losses
+from dpcli.numerics.contour.certified import LOG_CAPPED_SHARE, capped_losses
 from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle, tilt_for
 from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
@@ -49,8 +49,8 @@ def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, 
     """Return the intervals of one block. Questions with wide intervals are computed again without the far upper tail of the loss."""
     low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
     most, least = int(counts.max()), float(log_deltas.min())
-    capped = capped_losses(((loss, most),), least + SHARE)
-    for one, log_lost in ((loss, -math.inf), (capped[0][0] if capped else None, least + SHARE)):
+    capped = capped_losses(((loss, most),), least + LOG_CAPPED_SHARE)
+    for one, log_lost in ((loss, -math.inf), (capped[0][0] if capped else None, least + LOG_CAPPED_SHARE)):
         wide = np.flatnonzero(~((high - low <= NARROW * high) & np.isfinite(high)))
         if one is None or not len(wide):
             continue
@@ -89,7 +89,10 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
             epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
             log_wanted = log_delta - n * cumulant + t * epsilon
             gaps = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
-            steps += [2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300)]
+            steps += [
+                2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta),
+                2.0 * math.pi / max(float(np.nanmin(np.append(gaps, math.inf))), 1e-300),
+            ]
             targets.append(NEGLIGIBLE + log_wanted)
     step, fewest = min(steps), float(counts.min())
     width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)

@@ -38,21 +38,23 @@ SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and near
 BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
 MOST_NODES = 20_000  # most nodes of the small part
 STRIP = 0.45 * math.pi  # largest height of the strip of the stretched line, which keeps away from the zeros of 1 + e^v
-STANDARD = 6.0  # largest height of the strip in standard deviations; the normal weight has grown by e^18 there
-TURN = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
-NODES = 0.149  # node distance over the height of the strip; e^{-2 pi / NODES} is below e^-42
-NORMAL = 0.3  # largest node distance in standard deviations
-FALL = 0.14  # node distance for the big part, in units of 1 / k
-GROWN = 14.0  # largest log growth of an integrand up to the end of the strip; e^{-2 pi / NODES} e^GROWN is still negligible
+STRIP_DEVIATIONS = 6.0  # largest height of the strip in standard deviations; the normal weight has grown by e^18 there
+STRIP_SHARPNESS = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
+STEP_OVER_STRIP = 0.149  # node distance over the height of the strip; e^{-2 pi / STEP_OVER_STRIP} is below e^-42
+MAX_STEP = 0.3  # largest node distance in standard deviations
+FAR_STEP = 0.14  # node distance for the big part, in units of 1 / k
+MAX_LOG_GROWTH = (
+    14.0  # largest log growth of an integrand up to the end of the strip, at which the nodes' error is still negligible
+)
 TILT = 150.0  # largest order that matters, times the level
 FARTHEST = 4.0  # the CGF bounds aliases at orders up to this multiple of the tilt
-FARTHER = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
-BLUNT = 6.0  # k of a weight that cuts off only a negligible mass
-SHARPER = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
+BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
+BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
+LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
-WIDE = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
-LOST = 45.0  # b is negligible at (k - c) (c - x) beyond this, because to the left the normal density rises by at most e^{c (c - x)}
-NEAR = 0.05  # order at which differences of the CGF give the moments
+LARGE_GROWTH = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
+FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
+SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +65,7 @@ class CutLoss:
     line: the map from v to outcomes. low, high, step, strip: ends, distance and strip of the nodes, in v.
     sharpness, edge: k and c of the weight.
     outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
-    big, gained: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
+    big_mass, mass_difference: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
     far_density, far_ratio: log of Q b times the node distance, and log r, at the nodes for the big part.
     left: the lower tail, if it is as long as the upper one.
     cut_losses, steps: number of different cut losses, and of steps, that one copy stands for.
@@ -80,8 +82,8 @@ class CutLoss:
     outcomes: Array
     log_density: Array
     ratio: Array
-    big: float
-    gained: float
+    big_mass: float
+    mass_difference: float
     far_density: Array
     far_ratio: Array
     left: LeftTail | None
@@ -95,31 +97,31 @@ class CutLoss:
     def change(self, z: Array) -> Array:
         """Return E_Q[(1 - b) r^{z+1}] - 1 for z > 0 or z < -1.
 
-        It is the integral of Bernoulli's remainder B_{z+1}(r - 1) (quadrature.py) plus terms in `big` and `gained`, which are small.
+        It is the integral of Bernoulli's remainder B_{z+1}(r - 1) (quadrature.py), plus small terms in `big_mass` and `mass_difference`.
         """
         hold(float(len(z) * len(self.ratio)))
         with np.errstate(over="ignore", invalid="ignore"):
             curved = product(bernoulli(z[:, None], self.ratio), np.exp(self.log_density))
-        return np.asarray(curved - self.big - (z + 1.0) * self.gained)
+        return np.asarray(curved - self.big_mass - (z + 1.0) * self.mass_difference)
 
     def error_bound(self, z: float) -> float:
         """Return a bound on the absolute error of `cgf` at one z, which is generous by a factor of several."""
         change = float(self.change(np.array([z]))[0])
-        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained)) / (1.0 + change)
+        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big_mass + abs(z + 1.0) * self.mass_difference)) / (1.0 + change)
 
     def cgf(self, z: Array) -> Array:
         """Return K of the small part. It is slightly below 0 at small z, because mass is missing. `error_bound` bounds its error."""
         return np.log1p(self.change(z))
 
     @property
-    def log_kept(self) -> float:
+    def log_small_mass(self) -> float:
         """The logarithm of the small part's mass under Q."""
-        return math.log1p(-self.big)
+        return math.log1p(-self.big_mass)
 
     @property
-    def log_less(self) -> float:
+    def log_mass_ratio(self) -> float:
         """The logarithm of the small part's mass under P over its mass under Q."""
-        return math.log1p(-self.gained / (1.0 - self.big))
+        return math.log1p(-self.mass_difference / (1.0 - self.big_mass))
 
     def moments(self) -> tuple[float, float]:
         """Return the integrals of the loss and of its square over the small part of P."""
@@ -134,19 +136,19 @@ class CutLoss:
 
         To the left of there, 1 - w falls faster than the normal density rises.
         """
-        k, edge = self._turn(level)
-        height = min(self.strip, TURN / (k * self.line.rise(edge)))
-        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
+        k, edge = self._ramp_place(level)
+        height = min(self.strip, STRIP_SHARPNESS / (k * self.line.rise(edge)))
+        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, STEP_OVER_STRIP * height))  # type: ignore[arg-type]
 
-    def _turn(self, level: float) -> tuple[float, float]:
+    def _ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place of the weight of `ramp`."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
-        return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
+        return min(max(4.0 / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), 3.0), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
         hold(float(len(z) * len(self.ratio)))
-        k, edge = self._turn(level)
+        k, edge = self._ramp_place(level)
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_cutoff(k * (self.outcomes - edge)).real))
         kept = log_rest > LOG_LIGHT
@@ -162,15 +164,15 @@ class CutLoss:
         hold(float(len(z) * kept.sum()))
         return log_sum(log_weights[kept] + (z[:, None] + 1.0) * ratio.real[kept])
 
-    def log_short(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return upper bounds on log B and on log of (B - C) / B.
 
         B is the mean of r^-power under Q without the left tail, if there is one. C is the same integral over the small part.
         """
-        log_whole, log_big = self.log_short_moments(power)
-        return log_whole + 1e-9 * np.abs(log_whole) + 1e-15, log_big - log_whole
+        log_moment, log_big = self.log_inverse_moment_parts(power)
+        return log_moment + 1e-9 * np.abs(log_moment) + 1e-15, log_big - log_moment
 
-    def log_short_moments(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moment_parts(self, power: Array) -> tuple[Array, Array]:
         """Return log E_Q[r^-power] and log E_Q[b r^-power], both without the left tail, if there is one."""
         big_density = self.far_density if self.left is None else self.left.big_density
         hold(float(len(power) * len(self.far_ratio)))
@@ -180,15 +182,15 @@ class CutLoss:
         return self.left.log_moment(power), log_big
 
     @property
-    def lost(self) -> float:
+    def left_out_mass(self) -> float:
         """A bound on the probability under P of big outcomes that are left out of the event A of jump.py."""
         return 0.0
 
-    def missed(self) -> float:
+    def left_tail_mass(self) -> float:
         """Return the mass of the left tail under Q."""
-        return 0.0 if self.left is None else self.left.missed
+        return 0.0 if self.left is None else self.left.left_tail_mass
 
-    def missed_big(self) -> float:
+    def big_left_tail_mass(self) -> float:
         """Return a bound on E_Q[b (1 - d)], where 1 - d is the weight of the left tail: b <= e^{k (x - c)} and 1 - d <= e^{-k (x + c)}."""
         return 0.0 if self.left is None else math.exp(-2.0 * self.sharpness * self.edge)
 
@@ -199,13 +201,13 @@ class LeftTail:
 
     The tail is taken off by d(x) = 1 - b(-x), the mirror image of the weight for the upper tail.
     log_density, ratio: log of Q d times the node distance, and log r, at nodes of its own.
-    big_density: log of Q b d at the nodes of the big part. missed: E_Q[1 - d].
+    big_density: log of Q b d at the nodes of the big part. left_tail_mass: E_Q[1 - d].
     """
 
     log_density: Array
     ratio: Array
     big_density: Array
-    missed: float
+    left_tail_mass: float
 
     def log_moment(self, power: Array) -> Array:
         """Return an upper bound on log E_Q[d r^-power].
@@ -224,7 +226,7 @@ class StretchedQuadrature(TiltedQuadrature):
         super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, True)
         self._part = part
         for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
-            if not self._growth(order - t) <= GROWN:
+            if not self._growth(order - t) <= MAX_LOG_GROWTH:
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
     def _growth(self, rise: float) -> float:
@@ -253,12 +255,17 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
     Args:
         most: an outcome beyond which the mass of P is at most e^log_mass.
         log_mean: returns log E_P[e^{k x}] at k. At c = (log_mean - log_mass) / k, the big mass of P is at most e^log_mass.
+
+    Raises:
+        NotRepresentable: `low` and `high` are the same float, because they are so large.
     """
-    blunt = (log_mean(BLUNT) - log_mass) / BLUNT
-    if blunt + EDGE / BLUNT <= high + FARTHER * (high - low):
-        return BLUNT, blunt
+    blunt = (log_mean(BLUNT_SHARPNESS) - log_mass) / BLUNT_SHARPNESS
+    if blunt + EDGE / BLUNT_SHARPNESS <= high + BLUNT_EXCESS * (high - low):
+        return BLUNT_SHARPNESS, blunt
     low, high = min(low, most - 1.0), min(high, most)
-    k = max(17.4 / (high - low), SHARPER * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
+    if not low < high:
+        raise NotRepresentable("the outcomes are too large for floats to distinguish small losses from big ones")
+    k = max(17.4 / (high - low), LEAST_SHARPNESS * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
     return k, high - 3.4 / k
 
 
@@ -278,28 +285,47 @@ def cut(
         mirrored: whether log r is odd and Q(x) = P(-x), so that the lower tail is as long as the upper one.
     """
     top = edge + EDGE / k
-    line = Stretched(slope, bend if slope * (top - bend) < math.log(WIDE) else top)
-    strip = min(strip, STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
-    step = min(NORMAL * slope, NODES * strip)
+    line = Stretched(slope, bend if slope * (top - bend) < math.log(LARGE_GROWTH) else top)
+    strip = min(strip, STRIP, STRIP_DEVIATIONS * slope, STRIP_SHARPNESS / (k * line.rise(edge)))
+    step = min(MAX_STEP * slope, STEP_OVER_STRIP * strip)
     ends = line.back(min(left, line.bend - 1.0)), line.back(top)
     if (ends[1] - ends[0]) / step > MOST_NODES:
         return None
     nodes: ComplexArray = nodes_of(*ends, step)  # type: ignore[assignment]
     density, ratio = weighted(pair, line, k, edge, nodes)
-    far_low = -top if mirrored else edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
+    if mirrored:
+        far_low = -top
+    else:
+        far_low = edge - FAR_DEPTH / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
     far_x, far_density, far_ratio = _far(pair, k, edge, far_low, max(edge, 0.0) + slope + TAIL)
     weights = np.exp(far_density)
-    big, gained = float(weights.sum()), float(weights @ np.expm1(far_ratio))
-    tail = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big + gained) if mirrored else None
-    outcomes, log_density = line.at(nodes)[0].real, density.real + math.log(step)
+    big_mass, mass_difference = float(weights.sum()), float(weights @ np.expm1(far_ratio))
+    left_tail = None
+    if mirrored:
+        left_tail = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big_mass + mass_difference)
     return CutLoss(
-        pair, line, *ends, step, strip, k, edge, outcomes, log_density, ratio.real, big, gained, far_density, far_ratio, tail
+        pair=pair,
+        line=line,
+        low=ends[0],
+        high=ends[1],
+        step=step,
+        strip=strip,
+        sharpness=k,
+        edge=edge,
+        outcomes=line.at(nodes)[0].real,
+        log_density=density.real + math.log(step),
+        ratio=ratio.real,
+        big_mass=big_mass,
+        mass_difference=mass_difference,
+        far_density=far_density,
+        far_ratio=far_ratio,
+        left=left_tail,
     )
 
 
 def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Array, Array, Array]:
     """Return nodes from `low` to `high`, and at them log of Q b times the node distance, and log r."""
-    step = FALL / k
+    step = FAR_STEP / k
     hold((high - low) / step)
     x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
     base, ratio = pair(x)
@@ -308,13 +334,13 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
         return x.real, base.real + np.log(-np.expm1(log_small)) + math.log(step), ratio.real
 
 
-def _left_tail(pair: Line, k: float, edge: float, big_density: Array, missed: float) -> LeftTail:
+def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_mass: float) -> LeftTail:
     """Return the loss without its lower tail."""
-    step, far = FALL / k, edge + EDGE / k
+    step, far = FAR_STEP / k, edge + EDGE / k
     hold(2.0 * far / step)
     x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
     base, ratio = pair(x)
-    return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, missed)
+    return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, left_tail_mass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +348,12 @@ class UncutLoss:
     """A loss without a far tail, with the interface of `CutLoss`. Nothing of it is big."""
 
     loss: Loss
-    big: ClassVar[float] = 0.0
+    big_mass: ClassVar[float] = 0.0
     cut_losses: ClassVar[int] = 0
     steps: ClassVar[float] = 1.0
-    lost: ClassVar[float] = 0.0
-    log_kept: ClassVar[float] = 0.0
-    log_less: ClassVar[float] = 0.0
+    left_out_mass: ClassVar[float] = 0.0
+    log_small_mass: ClassVar[float] = 0.0
+    log_mass_ratio: ClassVar[float] = 0.0
 
     def cgf(self, z: Array) -> Array:
         return self.loss.cgf(z)
@@ -338,9 +364,9 @@ class UncutLoss:
 
     def moments(self) -> tuple[float, float]:
         """Return about the mean of the loss and of its square, from its CGF."""
-        one, two = self.loss.cgf(np.array([NEAR, 2.0 * NEAR])).tolist()
-        variance = max(two - 2.0 * one, 0.0) / NEAR**2
-        mean = one / NEAR - 0.5 * variance * NEAR
+        one, two = self.loss.cgf(np.array([SMALL_ORDER, 2.0 * SMALL_ORDER])).tolist()
+        variance = max(two - 2.0 * one, 0.0) / SMALL_ORDER**2
+        mean = one / SMALL_ORDER - 0.5 * variance * SMALL_ORDER
         return mean, variance + mean * mean
 
     def tilted(self, t: float) -> Tilted:
@@ -352,15 +378,15 @@ class UncutLoss:
     def bulk_cgf(self, z: Array, level: float) -> Array:
         return self.loss.cgf(z)
 
-    def log_short(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return an upper bound on log B, with B = E_Q[r^-power], and log of (B - C) / B, which is -inf because C = B."""
         log_whole = getattr(self.loss, "backwards", self.loss.cgf)(power)
         return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
 
-    def missed(self) -> float:
+    def left_tail_mass(self) -> float:
         return 0.0
 
-    def missed_big(self) -> float:
+    def big_left_tail_mass(self) -> float:
         return 0.0
 
 

@@ -8,8 +8,8 @@ and so does one weight b(w) = 1 - exp(-e^{k (w - c)}).
 * Moments. E_Q[(1 - b) r^p] - 1 = expm1(a) (1 - Q(b) + X) + X - Q(b), where a = p log(1 - q) and X = E_Q[(1 - b) expm1(p s)]. The terms that
   cancel are of the size of p q, and not of 1.
 * Big mass. Q(b) = INT b'(w) Q(W > w) dw. P(b) - Q(b) is the same integral of q times the difference of two normal tails. Nodes near the
-  edge suffice for both if e^{k (w - c)} falls faster to the left than the tail rises. This is so if k mu is at least SHARPER times the edge
-  in standard deviations.
+  edge suffice for both if e^{k (w - c)} falls faster to the left than the tail rises. This is so if k mu is at least
+  LEAST_SHARPNESS times the edge in standard deviations.
 * Other rows. If k mu is smaller, P(b) <= E_P[e^{k (w - c)}]. The row is accepted if this bound is at most the mass that `cut` may leave out
   too. Its big outcomes are then left out: they do not belong to the event A of jump.py, and their probability widens the interval on both
   sides.
@@ -22,7 +22,17 @@ from collections.abc import Sequence
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.contour.cut import BEND, BIG, MOST_NODES, NODES, NORMAL, SHARPER, SMALL, STRIP, TURN
+from dpcli.numerics.contour.cut import (
+    BEND,
+    BIG,
+    LEAST_SHARPNESS,
+    MAX_STEP,
+    MOST_NODES,
+    SMALL,
+    STEP_OVER_STRIP,
+    STRIP,
+    STRIP_SHARPNESS,
+)
 from dpcli.numerics.contour.stretched import EDGE, RowLine, Stretched, log_cutoff
 from dpcli.numerics.contour.tilted_rows import TiltedRows
 from dpcli.numerics.logspace import log_ndtr_array
@@ -95,28 +105,28 @@ class CutRows:
         return len(self.counts)
 
     @property
-    def big(self) -> float:
+    def big_mass(self) -> float:
         return float(self.counts @ self.big_masses)
 
     @property
-    def log_kept(self) -> float:
+    def log_small_mass(self) -> float:
         return float(self.counts @ np.log1p(-self.big_masses))
 
     @property
-    def log_less(self) -> float:
+    def log_mass_ratio(self) -> float:
         return float(self.counts @ np.log1p(-self.mass_differences / (1.0 - self.big_masses)))
 
     @property
-    def lost(self) -> float:
+    def left_out_mass(self) -> float:
         return float(self.counts @ self.left_out_masses)
 
-    def missed(self) -> float:
+    def left_tail_mass(self) -> float:
         return 0.0
 
-    def missed_big(self) -> float:
+    def big_left_tail_mass(self) -> float:
         return 0.0
 
-    def log_short(self, power: Array) -> tuple[Array, Array]:
+    def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return upper bounds on log prod B and log SUM (B - C) / B, in the notation of jump.py.
 
         E_Q[b r^-power] is bounded by a sum over bins, with the largest b and the least r of each bin.
@@ -130,7 +140,7 @@ class CutRows:
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `turn` describes."""
+        """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `ramp_place` describes."""
         power = z + 1.0
         with np.errstate(all="ignore"):
             rest = -np.expm1(self._log_ramp(level))
@@ -139,7 +149,7 @@ class CutRows:
             return np.asarray(np.log(self.counts @ shares))
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `turn` describes."""
+        """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `ramp_place` describes."""
         return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.at * (z + 1.0)[:, None], z + 1.0))
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
@@ -148,13 +158,13 @@ class CutRows:
         result = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
         return np.asarray(np.log(result) + top + self.log_rests[:, None] * power)
 
-    def turn(self, level: float) -> tuple[float, float]:
+    def ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place, in w, of the weight that falls from 1 to 0 where the loss passes `level`."""
         return min(SOFT, self.nodes.sharpness), math.log(math.expm1(level))
 
     def _log_ramp(self, level: float) -> Array:
-        """Return the logarithm of the weight that `turn` describes, at the nodes."""
-        k, place = self.turn(level)
+        """Return the logarithm of the weight that `ramp_place` describes, at the nodes."""
+        k, place = self.ramp_place(level)
         with np.errstate(divide="ignore"):
             return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
 
@@ -204,12 +214,12 @@ def _sharpness_and_left_out(
     k = STEEP / (high - low)
     for _ in range(SHARPENED):
         edge = (high - LAST / k - centres) / mu  # in standard deviations
-        sharp, slope = k * mu >= SHARPER * edge, k * mu
+        sharp, slope = k * mu >= LEAST_SHARPNESS * edge, k * mu
         log_most = np.logaddexp(np.log1p(-q), np.log(q) + slope * mu) + 0.5 * slope * slope - slope * edge
         rest = ~sharp & (log_most > log_mass)
         if not rest.any():
             return k, np.exp(np.where(sharp, -np.inf, np.clip(log_most, -700.0, 0.0)))
-        k = 1.01 * float((SHARPER * edge / mu)[rest].max())
+        k = 1.01 * float((LEAST_SHARPNESS * edge / mu)[rest].max())
     return None
 
 
@@ -217,8 +227,9 @@ def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine
     """Return the line of nodes in w, by the rules of `cut`. The least shift mu determines the node distance."""
     top = edge + EDGE / k
     line = Stretched(1.0, max(bend, top - LONGEST))
-    strip = min(STRIP, STANDARD * mu, TURN / (k * line.rise(edge)))
-    return RowLine(line, line.back(min(left, bend - 1.0)), line.back(top), min(NORMAL * mu, NODES * strip), strip, k, edge)
+    strip = min(STRIP, STANDARD * mu, STRIP_SHARPNESS / (k * line.rise(edge)))
+    step = min(MAX_STEP * mu, STEP_OVER_STRIP * strip)
+    return RowLine(line, line.back(min(left, bend - 1.0)), line.back(top), step, strip, k, edge)
 
 
 def _big(

@@ -197,8 +197,8 @@ class FewAtoms:
         underflow = math.exp(min(log_underflow, 700.0))
         if upward:
             most = (total + error + underflow) * (1.0 + 2.0 * halves.error)
-            return (
-                float(np.logaddexp(math.log(most) + self._log_delta, self._log_lost)) + UNSCALED if most > 0.0 else self._log_lost
-            )
+            if not most > 0.0:
+                return self._log_lost
+            return float(np.logaddexp(math.log(most) + self._log_delta, self._log_lost)) + UNSCALED
         least = (total - error - underflow) * (1.0 - 2.0 * halves.error)
         return math.log(least) + self._log_delta - UNSCALED if least > 0.0 else -math.inf

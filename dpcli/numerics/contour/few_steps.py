@@ -140,10 +140,10 @@ class FewSteps:
         growth = 0.5 * (1.0 + rise**2)
         height = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / half_range)
         turn = 2.0 if self._moves_p and self._moves_q else 1.0
-        self._moved = -np.log(np.cos(turn * half_range * height)) / (turn * self._kappa)
+        self._boundary_shift = -np.log(np.cos(turn * half_range * height)) / (turn * self._kappa)
         farthest = math.sqrt(-2.0 * self._log_delta)
         self._log_growth = growth * height**2
-        self._distance = 2.0 * math.pi * spread * height / (wanted + self._log_growth + self._moved * (farthest + 1.0))
+        self._distance = 2.0 * math.pi * spread * height / (wanted + self._log_growth + self._boundary_shift * (farthest + 1.0))
         self._log_decay = 2.0 * math.pi * height / self._distance
         reach = math.sqrt(2.0 * (DIGITS - self._log_delta))
         radius = reach + float(np.sqrt((self._shift_across**2).sum(axis=1)).max()) + math.sqrt(float((self._distance**2).sum()))
@@ -234,14 +234,14 @@ class FewSteps:
         sides = [self._side(b, 1.0, self._moves_p, 0.0, nodes.places), self._side(b, -1.0, self._moves_q, epsilon, nodes.places)]
         log_scale = max(float(side.exponents.max()) for side in sides)
         weights = [nodes.weights * np.exp(side.exponents - log_scale) for side in sides]
-        delta, rounding, grown = 0.0, 0.0, 0.0
-        moved = float(self._moved.max())
+        delta, rounding, shifted_mass = 0.0, 0.0, 0.0
+        shift = float(self._boundary_shift.max())
         for side, weight in zip(sides, weights, strict=True):
-            delta += float((weight * side.gained).sum())
-            rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + side.sizes) * side.gained)).sum())
-            grown += float((weight * side.mass * np.exp(moved * (np.maximum(side.at, 0.0) + 1.0))).sum())
+            delta += float((weight * side.difference).sum())
+            rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + side.sizes) * side.difference)).sum())
+            shifted_mass += float((weight * side.mass * np.exp(shift * (np.maximum(side.at, 0.0) + 1.0))).sum())
         above = float((weights[0] * sides[0].mass * slip).sum())
-        aliases = 4.0 * grown * float((np.exp(self._log_growth) / np.expm1(self._log_decay)).sum())
+        aliases = 4.0 * shifted_mass * float((np.exp(self._log_growth) / np.expm1(self._log_decay)).sum())
         return NodeSums(delta, rounding + 2.0 * above + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
 
     def _side(self, b: Array, sign: float, moves: bool, log_factor: float, places: Array) -> Side:
@@ -325,8 +325,8 @@ class Side(NamedTuple):
     """The terms of P, or of e^eps Q, in the sum over shifts (first axis) and nodes.
 
     sizes: sums of the absolute values of the terms of an exponent, which tell its rounding.
-    at: b - s_u, or b + s_u. Every term is e^exponents times one of: `mass`, the integral of the density beyond b; `gained`, the same
-    without the density at the boundary times R(b); `ratios`, the sum of both Mills' ratios where they are subtracted.
+    at: b - s_u, or b + s_u. Every term is e^exponents times one of: `mass`, the integral of the density beyond b; `difference`, the
+    difference of Mills' ratios in item 1; `ratios`, their sum, or 0 without a shift.
     """
 
     exponents: Array
@@ -334,7 +334,7 @@ class Side(NamedTuple):
     at: Array
     mass: Array
     ratios: Array
-    gained: Array
+    difference: Array
 
 
 def _complement(e: Array) -> Array:

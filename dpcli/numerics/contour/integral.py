@@ -38,35 +38,32 @@ from dpcli.numerics.work import TABLE, hold, remembered, shared, spend
 
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
-SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them, which is often 90 to 99 %
+SIEVED_MORE = 8  # factor for the nodes that may be laid out if the sieve may leave out most of them, which is often 90 to 99 %
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
-NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
+TILT_TOLERANCE = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
-# Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
-CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
-VARIES = 1.3  # for a normal loss, Chernoff's bounds at three tilts with the ratio CLOSER differ by 3.5 % at the best tilt
-FAR_MOVES = 2  # after so many parabolas with a minimum farther away than that, the best tilt is taken to be far from the first ones
+TILT_RATIO = 1.3  # ratio between the three tilts of a parabola, after the first one
+MAX_MOVE = 2.0  # largest factor between the vertex of a parabola and the tilts of the next one
+MAX_PARABOLAS = 5
+MAX_VARIATION = 1.3  # largest ratio of Chernoff's bounds at the three tilts; for a normal loss it is 1.035 at the best tilt
+FAR_MOVES = 2  # number of moves limited by MAX_MOVE after which the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
-LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
+BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
-# Beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known.
-SHORT = 256
-# Fewest terms of a characteristic function that is computed after those of fewer terms. By tables, a term costs little beside the logarithm
-# of the sum.
-MANY_TERMS = 1000
-SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes alone
+SHORT = 256  # with more multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known
+MANY_TERMS = 1000  # characteristic functions of at least so many terms are computed last, at the nodes that the others leave
+SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes only
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
-# The sieve (`_sieved`) is tried for parts with at least SIEVED copies. With fewer, a node could be left out only if the characteristic
-# function of one copy nearly vanished. Across a block of the first level, the distance of the sieve changes by at most WIDE_BLOCK, half of
-# its usual size. A block that is not left out is divided into FINER blocks as long as this takes at most LEAST_SIEVE terms, or two for each
-# node. SIEVE_SLACK far exceeds the relative rounding of the distance, which is about 1e-14.
-SIEVED, WIDE_BLOCK, FINER, LEAST_SIEVE, SIEVE_SLACK = 160, 0.25, 8, 1 << 16, 1e-6
+# The sieve (`_sieved`).
+SIEVED = 160  # fewest copies; with fewer, a node is left out only if the characteristic function of one copy nearly vanishes
+WIDE_BLOCK = 0.25  # most by which the distance may change across a block of the first level, half of its usual size
+FINER = 8  # number of blocks into which a block that is not left out is divided
+LEAST_SIEVE = 1 << 16  # terms that a division may take in any case
+SIEVE_SLACK = 1e-6  # far exceeds the relative rounding of the distance, which is about 1e-14
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
-FARTHER = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
-# Newton's method squares the relative error with each step, and a step of CONVERGED / t changes log delta by about CONVERGED. So the error
-# after it is about the square, which is below the rounding. It needs more than ten steps only where delta is not smooth.
-NEWTON_STEPS = 60  # most steps of Newton's method
-CONVERGED = 1e-8  # length of the last step, times t
+ALIAS_TILTS = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
+NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
+CONVERGED = 1e-8  # length of the last step, times t; log delta then errs by about its square, which is below the rounding
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
 
@@ -160,7 +157,7 @@ class Contour:
         turns = 2.0 * math.pi * self.t / self.step
         shift = 2.0 * math.pi * (self.far - self.t) / self.step
         left = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
-        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(left)))
+        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(np.append(left, math.inf))))
 
 
 def tilt_for(losses: Losses, log_delta: float) -> float:
@@ -196,22 +193,22 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     at = min(max(int(values.argmin()), 1), len(first) - 2)
     places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
     far_moves = 0
-    for attempt in range(PARABOLAS):
+    for attempt in range(MAX_PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
         vertex = _vertex(places, bounds)
         if vertex is None:
             return None
         # The first three tilts are too far apart for their parabola to tell how good the best of them is. A bound that varies much between
         # closer tilts is no parabola: beyond some tilt, outcomes that never happen dominate K.
-        if attempt and not max(bounds) <= VARIES * min(bounds):
+        if attempt and not max(bounds) <= MAX_VARIATION * min(bounds):
             return None
-        if attempt and places[best] * (bounds[best] - vertex[1]) < NEAR:
+        if attempt and places[best] * (bounds[best] - vertex[1]) < TILT_TOLERANCE:
             return float(places[best])
-        middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
+        middle = min(max(vertex[0], places[0] / MAX_MOVE), places[2] * MAX_MOVE)
         far_moves += middle != vertex[0]
         if far_moves == FAR_MOVES:
             return None
-        places = [middle / CLOSER, middle, middle * CLOSER]
+        places = [middle / TILT_RATIO, middle, middle * TILT_RATIO]
         bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(places)).tolist()
     return None
 
@@ -255,7 +252,7 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
             best = evaluate([best / 4.0, best / 16.0] if at == 0 else [best * 4.0, best * 16.0])
             continue
         low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
-        if high <= 4.0 * low and best * (min(epsilon_at[low], epsilon_at[high]) - epsilon_at[best]) < NEAR:
+        if high <= 4.0 * low and best * (min(epsilon_at[low], epsilon_at[high]) - epsilon_at[best]) < TILT_TOLERANCE:
             break
         best = evaluate([math.sqrt(low * best), math.sqrt(best * high)])
     return best, epsilon_at[best]
@@ -277,13 +274,11 @@ def build(
 ) -> Contour | None:
     """Return the contour on Re z = t.
 
-    The result is None if the integrand does not decay soon enough, if K(t) is infinite or contradicted by the losses' own values, or if t
-    is so large or so small that the integrand at y = 0 is no positive double.
+    It is None if the integrand does not decay soon enough, if K(t) is infinite or contradicted by the losses' own values, or if t is so
+    large or so small that the integrand at y = 0 is not a positive double.
 
     Args:
-        losses: the losses and how often each is added.
         log_delta: about log delta(eps) where the contour is used, < 0.
-        t: the tilt.
         factor: `whole_factor` (also for None) or `factor_without_bulk`.
         log_lost: logarithm of an upper bound on the probability that the losses lack. The probability is added to every upper bound.
         epsilon: the epsilon at which delta is wanted. If None, the contour is for the epsilon whose saddle point is t.
@@ -303,8 +298,10 @@ def build(
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
-    gaps = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
-    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
+    # The aliases fall by e^{-2 pi t / step} on one side, and by e^{-2 pi (s - t) / step} on the other, for any s of `far`.
+    exponents = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
+    least = max(float(np.nanmin(np.append(exponents, math.inf))), 1e-300)
+    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / least)
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
@@ -313,16 +310,16 @@ def build(
     y: Array = np.asarray(step * integrand.multiples, dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    if not 0.0 < modulus[0] < math.inf:  # t is beyond the doubles whose squares are doubles
+    if not 0.0 < modulus[0] < math.inf:
         return None
     multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
     left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
-    swing = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
-    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts
+    angle_slope = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
+    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts  # of a modulus
     rounding = (relative * float(modulus.sum()) + (1.0 + relative) * integrand.faded) * step / math.pi
-    rounding += 8e-16 * swing * float(product(modulus, y)) * step / math.pi  # the rounding of the angles
+    rounding += 8e-16 * angle_slope * float(product(modulus, y)) * step / math.pi  # of the angles
     if len(y) > LONG:
         kept = modulus > LIGHT * float(modulus[0])
         rounding += float(modulus[~kept].sum()) * step / math.pi
@@ -355,16 +352,16 @@ def _tilted(loss: Loss, t: float) -> Tilted:
 
 @remembered(128)
 def _cgf_about(loss: Loss, t: float) -> Array:
-    """Return the loss's upper bounds on K at the tilt t, followed by those at t times FARTHER."""
-    return loss.cgf(t * np.array((1.0, *FARTHER)))
+    """Return the loss's upper bounds on K at the tilt t, followed by those at t times ALIAS_TILTS."""
+    return loss.cgf(t * np.array((1.0, *ALIAS_TILTS)))
 
 
 def total_cgf_about(losses: Losses, t: float) -> tuple[Array, Array]:
-    """Return the tilts s = t times FARTHER, and upper bounds on K of the composition at t, followed by those at the tilts s."""
-    total = np.zeros(1 + len(FARTHER))
+    """Return the tilts s = t times ALIAS_TILTS, and upper bounds on K of the composition at t, followed by those at the tilts s."""
+    total = np.zeros(1 + len(ALIAS_TILTS))
     for loss, count in stacked(losses):
         total = total + count * _cgf_about(loss, t)
-    return t * np.array(FARTHER), total
+    return t * np.array(ALIAS_TILTS), total
 
 
 def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[float, float]:
@@ -574,7 +571,7 @@ def _least_distance(left: Array, right: Array, change: float) -> Array:
 
 
 def factor_without_bulk(
-    tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = LEVELS, negligible: float = NEGLIGIBLE
+    tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = BULK_LEVELS, negligible: float = NEGLIGIBLE
 ) -> Factor | None:
     """Return phi^n - B^n, the characteristic function of the composition without its bulk.
 
@@ -609,17 +606,17 @@ def factor_without_bulk(
         return None
     last_frequency, log_tail = end
     count = math.ceil(last_frequency / place.step) + 1
-    log_whole, log_less = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
+    log_phi, log_ratio = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)  # of phi^n, and of B^n / phi^n
+    log_error = NEGLIGIBLE - math.log(counts)
     for halves, _, n in divided:
-        log_error = NEGLIGIBLE - math.log(counts)
-        both, less = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
-        log_whole, log_less = log_whole + n * both, log_less + n * less
+        log_phi_of_one, log_ratio_of_one = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
+        log_phi, log_ratio = log_phi + n * log_phi_of_one, log_ratio + n * log_ratio_of_one
     for part, _, n in common:
-        log_whole = log_whole + n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-    more = log_less.real > 1.0  # there phi decays sooner than B
-    log_difference = np.log(-np.expm1(np.where(more, -log_less, log_less)))
+        log_phi = log_phi + n * part.centred(place.step, count, log_error)
+    bulk_is_larger = log_ratio.real > 1.0  # there phi decays sooner than B
+    log_difference = np.log(-np.expm1(np.where(bulk_is_larger, -log_ratio, log_ratio)))
     return Factor(
-        log_factor=log_whole + log_difference + np.where(more, log_less + 1j * math.pi, 0.0),
+        log_factor=log_phi + log_difference + np.where(bulk_is_larger, log_ratio + 1j * math.pi, 0.0),
         log_tail=log_tail,
         multiples=np.arange(count),
         spare=spare,

@@ -48,18 +48,18 @@ from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
 
-SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
+BULK_SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
 TILTS = 40  # number of tilts that are tried
-SPARED = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
-DROWNED = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
-SACRIFICED = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
-ROOM = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
-# Cells for the integrand with its bulk if one without bulk is possible: QUICK for each part, but at most QUITE_QUICK in total.
-QUICK, QUITE_QUICK = 4e5, 5e6
-ROW = 2e5  # that total is raised to this many cells for each part if this is more
-FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
-COARSE = -17.0  # the same quantity for a second attempt, or with many parts
-FEW = 8  # largest number of parts for which FINE is tried
+LOG_BULK_DELTA = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
+BULK_GAIN = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
+TILT_SLACK = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
+CHERNOFF_EXCESS = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
+# Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
+# number for each part if that is more.
+CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
+LOG_FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
+LOG_COARSE = -17.0  # the same quantity for a second attempt, or with many parts
+FEW = 8  # largest number of parts for which LOG_FINE is tried
 MANY = 64  # with more than FEW and at most MANY parts, an attempt may use half of the work that is left; with more, all of it
 # Values of lambda, in units of 1 / epsilon.
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)
@@ -81,11 +81,11 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
     if bulk is not None:
         bound, way = bulk
         ways.append(way)
-        if chernoff - bound > DROWNED:
+        if chernoff - bound > BULK_GAIN:
             ways.reverse()
     cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)
-    quick = min(QUICK * cut_losses, max(QUITE_QUICK, ROW * cut_losses))
-    tries = tuple(product((FINE, COARSE) if cut_losses <= FEW else (COARSE,), ways))
+    quick = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
+    tries = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), ways))
     for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
         cells = quick if factor is whole_factor and len(ways) > 1 else math.inf
         with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < cut_losses <= MANY else 1.0):
@@ -102,9 +102,9 @@ def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: f
     It is None if at every share the bulk alone may reach epsilon. totals: exponents of Chernoff's bound with the bulk, at the tilts z.
     """
     far = np.geomspace(20.0, 3e3, TILTS) / epsilon
-    for share in SHARES:
+    for share in BULK_SHARES:
         spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
-        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + SPARED:
+        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + LOG_BULK_DELTA:
             continue
         rest = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
         bounds = totals + np.minimum(rest, 0.0)
@@ -112,7 +112,11 @@ def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: f
         if not math.isfinite(bounds[best]):
             return None
         bound = float(bounds[best])
-        return bound, (float(z[best]), max(bound - ROOM, floor), partial(factor_without_bulk, levels=(share,), negligible=math.inf))
+        return bound, (
+            float(z[best]),
+            max(bound - CHERNOFF_EXCESS, floor),
+            partial(factor_without_bulk, levels=(share,), negligible=math.inf),
+        )
     return None
 
 
@@ -123,41 +127,42 @@ def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
     """
     farther = z[None, :] - z[:, None]
     with np.errstate(all="ignore"):
-        gaps = np.where(farther > 0.0, (totals[None, :] - floor + ROOM) / farther, np.inf)
-        steps = np.minimum(z / (ROOM - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
-    return int(np.where(chernoff <= float(chernoff.min()) + SACRIFICED, steps, 0.0).argmax())
+        gaps = np.where(farther > 0.0, (totals[None, :] - floor + CHERNOFF_EXCESS) / farther, np.inf)
+        steps = np.minimum(z / (CHERNOFF_EXCESS - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
+    return int(np.where(chernoff <= float(chernoff.min()) + TILT_SLACK, steps, 0.0).argmax())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jump:
     """Bounds on delta near one epsilon, in the notation of the module's docstring.
 
-    small: the contour of the small parts. gained: P(A) - Q(A). big: Q(A).
-    power, log_short: values of lambda, and log of h(lambda) (prod B^n - prod C^n) at them.
-    missed: a bound on Q(A, not D). lost: a bound on P(E), the probability of big outcomes that are left out.
+    small: the contour of the small parts. mass_difference: P(A) - Q(A). big_mass: Q(A).
+    power, log_moments: values of lambda, and log of h(lambda) (prod B^n - prod C^n) at them.
+    left_tail_mass: a bound on Q(A, not D). left_out_mass: a bound on P(E), the probability of big outcomes that are left out.
     """
 
     small: Contour
-    gained: float
-    big: float
+    mass_difference: float
+    big_mass: float
     power: Array
-    log_short: Array
-    missed: float
-    lost: float
+    log_moments: Array
+    left_tail_mass: float
+    left_out_mass: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon). They are (-inf, inf) above MAX_EPSILON."""
         if epsilon > MAX_EPSILON:
             return -math.inf, math.inf
         low, high = self.small.log_delta(epsilon)
-        weight = math.expm1(epsilon) * self.big
-        jumped = self.gained - weight
-        error = 4.0 * SLACK * (self.gained + abs(weight)) + self.lost * (1.0 + math.exp(epsilon) * self.big)
-        log_most = epsilon + math.log(self.big) if self.big > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
-        log_short = float(np.nanmin(np.append(self.log_short + (1.0 + self.power) * epsilon, math.inf)))
-        short = min(math.exp(min(log_most, 700.0)), math.exp(min(log_short, 700.0)) + math.exp(epsilon) * self.missed)
-        lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + jumped - error
-        upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + jumped + error + short
+        weight = math.expm1(epsilon) * self.big_mass
+        second_term = self.mass_difference - weight
+        error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
+        log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
+        log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))
+        bound = math.exp(min(log_bound, 700.0)) + math.exp(epsilon) * self.left_tail_mass
+        third_term = min(math.exp(min(log_most, 700.0)), bound)
+        lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + second_term - error
+        upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + second_term + error + third_term
         return (math.log(lower) if lower > 0.0 else -math.inf), (math.log(upper) if upper > 0.0 else math.inf)
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
@@ -192,40 +197,40 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         return None
     t = small.t
     error = math.fsum(n * loss.error_bound(t) for loss, n in losses)
-    kept = math.fsum(n * loss.log_kept for loss, n in losses)
-    rest = math.fsum(n * loss.log_less for loss, n in losses)
+    log_small_mass = math.fsum(n * loss.log_small_mass for loss, n in losses)
+    log_mass_ratio = math.fsum(n * loss.log_mass_ratio for loss, n in losses)
     power = np.array(POWERS) / epsilon
     return Jump(
         small=replace(small, cumulant=small.cumulant + error, cumulant_error=2.0 * error + max(small.cumulant_error, 0.0)),
-        gained=-math.exp(kept) * math.expm1(rest),
-        big=-math.expm1(kept),
+        mass_difference=-math.exp(log_small_mass) * math.expm1(log_mass_ratio),
+        big_mass=-math.expm1(log_small_mass),
         power=power,
-        log_short=log_hockey(power) + _log_short(losses, power),
-        missed=_missed(losses),
-        lost=math.fsum(n * loss.lost for loss, n in losses) * (1.0 + 1e-9),
+        log_moments=log_hockey(power) + _log_moment_difference(losses, power),
+        left_tail_mass=_left_tail_mass(losses),
+        left_out_mass=math.fsum(n * loss.left_out_mass for loss, n in losses) * (1.0 + 1e-9),
     )
 
 
-def _log_short(losses: Cut, power: Array) -> Array:
+def _log_moment_difference(losses: Cut, power: Array) -> Array:
     """Return an upper bound on log of (prod B^n - prod C^n), which is at most prod B^n sum n (B - C) / B."""
     total, shares = np.zeros_like(power), []
     for loss, n in losses:
-        log_whole, log_share = loss.log_short(power)
+        log_whole, log_share = loss.log_inverse_moments(power)
         total = total + n * log_whole
         shares.append(math.log(n) + log_share)
     return np.asarray(total + np.logaddexp.reduce(shares))
 
 
-def log_short(losses: Cut, epsilon: float) -> float:
+def log_third_term(losses: Cut, epsilon: float) -> float:
     """Return the logarithm of the bound on the third term. A cut at a higher level makes it smaller."""
-    power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big for loss, n in losses)
-    bounds = log_hockey(power) + _log_short(losses, power) + (1.0 + power) * epsilon
+    power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big_mass for loss, n in losses)
+    bounds = log_hockey(power) + _log_moment_difference(losses, power) + (1.0 + power) * epsilon
     return float(np.nanmin(np.append(bounds, epsilon + math.log(big) if big > 0.0 else -math.inf)))
 
 
-def _missed(losses: Cut) -> float:
+def _left_tail_mass(losses: Cut) -> float:
     """Return a bound on Q(A, not D): a product of probabilities for two different steps, plus the probability of both in one step."""
-    big = math.fsum(n * loss.big for loss, n in losses)
-    low = math.fsum(n * loss.missed() for loss, n in losses)
-    both_in_one_step = math.fsum(n * loss.missed_big() for loss, n in losses)
+    big = math.fsum(n * loss.big_mass for loss, n in losses)
+    low = math.fsum(n * loss.left_tail_mass() for loss, n in losses)
+    both_in_one_step = math.fsum(n * loss.big_left_tail_mass() for loss, n in losses)
     return (big * low + both_in_one_step) * (1.0 + 1e-9)

@@ -22,11 +22,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import (
-    characteristic,
-    characteristic_less_one,
-    decaying_characteristic_less_one,
-)
+from dpcli.numerics.products import characteristic, characteristic_less_one, decaying_characteristic_less_one
 from dpcli.numerics.quadrature import nodes_of
 from dpcli.numerics.work import hold, spend
 
@@ -313,15 +309,15 @@ class SplitLoss:
         least = math.log(LIGHT_SHARE) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
         parts, loss = parts[:, heavy], ratio[heavy] - self._uncut.mean
-        rest = float(parts[1].sum().real)
-        less, beyond = decaying_characteristic_less_one(parts, loss, step, count)
-        change = less + beyond  # phi - 1, whose rounding error is relative to it
-        log_whole, log_bulk = log1p_complex(change), log1p_complex(less - rest)
-        for logarithm in (log_whole, log_bulk):
+        beyond_sum = float(parts[1].sum().real)
+        inside, beyond = decaying_characteristic_less_one(parts, loss, step, count)
+        change = inside + beyond  # phi - 1, whose rounding error is relative to it
+        log_phi, log_bulk = log1p_complex(change), log1p_complex(inside - beyond_sum)
+        for logarithm in (log_phi, log_bulk):
             logarithm.real = np.maximum(logarithm.real, LEAST)  # a complex number with an infinite part times a count would be NaN
-        share = (beyond + rest) / (1.0 + change)
+        share = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
         near = np.abs(share) < 0.5
-        return log_whole, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_whole)
+        return log_phi, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
 
     def _lines_above(self) -> tuple[Array, Array, Array, Array]:
         """Return the heights of a few lines, and on them log moduli of the density, log |1 - w| and |arg r|."""

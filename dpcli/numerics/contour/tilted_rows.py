@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
+from dpcli.numerics.contour.cut import FARTHEST, STEP_OVER_STRIP, STRIP_SHARPNESS
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.products import decaying_characteristic_less_one, product
@@ -64,7 +64,7 @@ class DividedRows(Protocol):
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array: ...
 
-    def turn(self, level: float) -> tuple[float, float]: ...
+    def ramp_place(self, level: float) -> tuple[float, float]: ...
 
 
 class TiltedRows:
@@ -88,13 +88,13 @@ class TiltedRows:
         self.variance = float(part.counts @ variances)
         self.error_bound = 0.0
         self._lines: list[tuple[Array, Array]] | None = None
-        moduli, _, s = self._above(part.nodes.strip)
+        moduli, _, s = self._moduli(part.nodes.strip)
         for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
             grown = moduli @ np.exp((order - t) * s) / (weights @ np.exp((order - t) * part.at))
             if not float(grown.max()) <= math.exp(2.0 * math.pi * part.nodes.strip / part.nodes.step - DIGITS):
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
-    def _above(self, height: float) -> tuple[Array, Array, Array]:
+    def _moduli(self, height: float) -> tuple[Array, Array, Array]:
         """Return |Q_i (1 - b) r_i^{t+1}| over the norms, of shape (rows, nodes), |arg r|, and log |1 + e^w|, on the line at `height`."""
         nodes = self.part.nodes
         w, s, log_common = nodes.at(nodes.step, height)
@@ -107,7 +107,7 @@ class TiltedRows:
 
     def decay(self, y: Array) -> Array:
         if self._lines is None:
-            self._lines = [self._above(share * self.part.nodes.strip)[:2] for share in SHARES]
+            self._lines = [self._moduli(share * self.part.nodes.strip)[:2] for share in SHARES]
         result = np.full((len(self.part.counts), len(y)), np.inf)
         for moduli, turn in self._lines:
             result = np.fmin(result, product(moduli, np.exp(-turn[:, None] * y)))
@@ -137,22 +137,22 @@ class TiltedRows:
         return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - turned))
 
     def line(
-        self, height: float, finest: float, log_error: float, most: Callable[[ComplexArray], Array]
+        self, height: float, largest_step: float, log_error: float, factor: Callable[[ComplexArray], Array]
     ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return (w, s, weights) on the line at `height`, for a transform with an error of at most e^log_error.
 
         The error is at most e^{-2 pi height / distance} times the integrals of the modulus on the lines at 0 and twice the height.
-        finest: an upper bound on the node distance. most: returns the largest factor that the caller will multiply the weights by.
+        largest_step: an upper bound on the node distance. factor: returns the modulus of what the caller multiplies the weights by.
         """
-        moduli, _, _ = self._above(2.0 * height)
-        factor = most(self.part.nodes.at(self.part.nodes.step, 2.0 * height)[0]).real
-        growth = math.log(2.0 * (1.0 + float((moduli @ factor).max())))
-        step = min(self.part.nodes.step, finest, 2.0 * math.pi * height / max(growth - log_error, 1.0))
+        moduli, _, _ = self._moduli(2.0 * height)
+        factors = factor(self.part.nodes.at(self.part.nodes.step, 2.0 * height)[0]).real
+        growth = math.log(2.0 * (1.0 + float((moduli @ factors).max())))
+        step = min(self.part.nodes.step, largest_step, 2.0 * math.pi * height / max(growth - log_error, 1.0))
         w, s, log_common = self.part.nodes.at(step, height)
         return w, s, self.part.densities(w, log_common + (self.t + 1.0) * s) / self.norms[:, None]
 
     def split(self, level: float) -> SplitRows:
-        return SplitRows(self, *self.part.turn(level))
+        return SplitRows(self, *self.part.ramp_place(level))
 
 
 class SplitRows:
@@ -161,14 +161,14 @@ class SplitRows:
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
         self._uncut, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
-        self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
-        self._finest = NODES * self._height
+        self._height = min(nodes.strip, STRIP_SHARPNESS / (sharpness * nodes.line.rise(edge)))
+        self._largest_step = STEP_OVER_STRIP * self._height
 
     def _log_share(self, w: Array | ComplexArray) -> ComplexArray:
         """Return the logarithm of the weight."""
         return log_cutoff(self._k * (w - self._edge))
 
-    def _largest(self, w: ComplexArray) -> Array:
+    def _sum_of_moduli(self, w: ComplexArray) -> Array:
         """Return the sum of the moduli of the weight and of 1 minus the weight."""
         share = self._log_share(w)
         return np.exp(share.real) + np.abs(np.expm1(share))
@@ -176,7 +176,7 @@ class SplitRows:
     def bulk_cgf(self, rise: Array) -> Array:
         """Return log of the product of E_t[w e^{rise (L - mean)}] over the rows, where w is the weight."""
         tilted, part = self._uncut, self._uncut.part
-        w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._finest), 0.0))
+        w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._largest_step), 0.0))
         power = tilted.t + 1.0 + rise
         terms = self._log_share(w).real + power[:, None] * s
         result = part.counts @ part.log_bulk(part.densities(w, log_common).real, terms, power)
@@ -186,20 +186,21 @@ class SplitRows:
         """Return (log phi, log B - log phi) at y = 0, step, ..., without e^{i y mean}, where phi and B are products over the rows."""
         tilted = self._uncut
         counts, height = tilted.part.counts, min(0.45 * self._height, tilted._highest)
-        w, s, weights = tilted.line(height, self._finest, min(log_error, log_error_beyond), self._largest)
+        w, s, weights = tilted.line(height, self._largest_step, min(log_error, log_error_beyond), self._sum_of_moduli)
         log_share = self._log_share(w)
-        less = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
+        inside = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
         beyond = _transforms(weights * -np.expm1(log_share), s, step, count, counts, log_error_beyond)
         sizes = float(counts @ np.abs(weights * -np.expm1(log_share)).sum(axis=1))  # at least SUM n_i |phi_i - B_i|
-        self.error_bound = beyond.error_bound + (less.error_bound + beyond.error_bound) * sizes
-        both, bulk, rest = (np.empty(count, dtype=complex) for _ in range(3))
+        self.error_bound = beyond.error_bound + (inside.error_bound + beyond.error_bound) * sizes
+        phi, bulk, difference = (np.empty(count, dtype=complex) for _ in range(3))
         for block in _blocks(len(weights), count):
-            both[block], bulk[block], rest[block] = _products_and_gap(less.at(block), beyond.at(block), beyond.sums, counts)
-        share = rest / both
+            products = _products_and_difference(inside.at(block), beyond.at(block), beyond.sums, counts)
+            phi[block], bulk[block], difference[block] = products
+        share = difference / phi
         near = np.abs(share) < 0.5
-        log_both, log_bulk = np.log(both), np.log(bulk)
-        log_bulk.real, log_both.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_both.real, LEAST)
-        return tilted._without_mean(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
+        log_phi, log_bulk = np.log(phi), np.log(bulk)
+        log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_phi.real, LEAST)
+        return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
 
     def decay(self, y: Array) -> Array:
         """Return for each of increasing y an upper bound on log |prod phi_i(v) - prod B_i(v)| for every v >= y.
@@ -211,7 +212,7 @@ class SplitRows:
         for share in SHARES:
             height = share * self._height
             w, _, _ = tilted.part.nodes.at(tilted.part.nodes.step, height)
-            moduli, turn, _ = tilted._above(height)
+            moduli, turn, _ = tilted._moduli(height)
             rest = np.abs(np.expm1(self._log_share(w)))
             result = np.fmin(result, product(moduli * rest, np.exp(-turn[:, None] * y)))
         return np.minimum.accumulate(np.log(1.01 * (tilted.part.counts @ np.fmin(result, 1.0))))
@@ -278,23 +279,24 @@ def _powers(change: ComplexArray, counts: Array) -> ComplexArray:
     return result
 
 
-def _products_and_gap(
-    less: ComplexArray, beyond: ComplexArray, rests: ComplexArray, counts: Array
+def _products_and_difference(
+    inside: ComplexArray, beyond: ComplexArray, beyond_sums: ComplexArray, counts: Array
 ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-    """Return (prod phi, prod B, prod phi - prod B) over the rows, where phi = 1 + less + beyond, B = phi - M and M = beyond + rest.
+    """Return (prod phi, prod B, prod phi - prod B) over the rows, from the transforms inside and beyond the weight.
 
-    The difference is computed from phi_1 phi_2 - B_1 B_2 = (phi_1 - B_1) phi_2 + B_1 M_2, in which nothing cancels.
+    For one row phi = 1 + inside + beyond, and M = phi - B = beyond + its sum. The difference is computed from phi_1 phi_2 - B_1 B_2 =
+    (phi_1 - B_1) phi_2 + B_1 M_2, in which nothing cancels.
     """
-    both, bulk = (np.ones(less.shape[1], dtype=complex) for _ in range(2))
-    gap = np.zeros(less.shape[1], dtype=complex)
-    for low, high, rest, count in zip(less, beyond, rests.tolist(), counts.tolist(), strict=True):
-        phi, more = 1.0 + (low + high), high + rest
+    all_phi, all_bulk = (np.ones(inside.shape[1], dtype=complex) for _ in range(2))
+    difference = np.zeros(inside.shape[1], dtype=complex)
+    for low, high, high_sum, count in zip(inside, beyond, beyond_sums.tolist(), counts.tolist(), strict=True):
+        phi, m = 1.0 + (low + high), high + high_sum
         if count == 1.0:
-            below = phi - more
+            bulk = phi - m
         else:
-            log_phi, log_less = log1p_complex(low + high), log1p_complex(-more / phi)
-            phi, below = np.exp(count * log_phi), np.exp(count * log1p_complex(low - rest))
-            more = np.where(np.abs(count * log_less) < 1.0, -phi * np.expm1(count * log_less), phi - below)
-        gap = gap * phi + bulk * more
-        both, bulk = both * phi, bulk * below
-    return both, bulk, gap
+            log_phi, log_ratio = log1p_complex(low + high), log1p_complex(-m / phi)
+            phi, bulk = np.exp(count * log_phi), np.exp(count * log1p_complex(low - high_sum))
+            m = np.where(np.abs(count * log_ratio) < 1.0, -phi * np.expm1(count * log_ratio), phi - bulk)
+        difference = difference * phi + all_bulk * m
+        all_phi, all_bulk = all_phi * phi, all_bulk * bulk
+    return all_phi, all_bulk, difference

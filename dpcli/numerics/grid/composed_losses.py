@@ -105,19 +105,21 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
         raise NotRepresentable(TOO_STEADY)
     variance = error / (WIDTH * (target.tilt + 1.0))
 
-    def finest(rounds: tuple[int, ...]) -> float:
-        return min(  # the spacing that has this variance as its dispersion
-            math.sqrt(4.0 * variance / math.fsum(_dispersion(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))), widest
-        )
+    def spacing_of(rounds: tuple[int, ...]) -> float:  # the spacing that has this variance as its dispersion
+        dispersion = math.fsum(_dispersion(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))
+        return min(math.sqrt(4.0 * variance / dispersion), widest)
 
     most = max(count for _, _, count in parts)
-    choices = {tuple(_rounds(count, _dispersion(most, k)) for _, _, count in parts) for k in range(1 + min(_most_rounds(most), 20))}
-    none = (0,) * len(parts)
-    if unit > 0.0 and finest(none) <= SNAPPED * unit:
-        choices = {none}
+    dispersions = [_dispersion(most, k) for k in range(1 + min(_most_rounds(most), 20))]
+    choices = {tuple(_rounds(count, dispersion) for _, _, count in parts) for dispersion in dispersions}
+    no_rounds = (0,) * len(parts)
+    if unit > 0.0 and spacing_of(no_rounds) <= SNAPPED * unit:
+        choices = {no_rounds}
     for doublings in range(200):
         relaxed = 2.0 ** (0.5 * doublings)
-        plans = [_plan(parts, reaches, target, unit, window, finest(rounds) * relaxed, rounds, doublings > 0) for rounds in choices]
+        plans = [
+            _plan(parts, reaches, target, unit, window, spacing_of(rounds) * relaxed, rounds, doublings > 0) for rounds in choices
+        ]
         cheap = [plan for plan in plans if plan.affordable(work)]
         if cheap:
             return min(cheap, key=lambda plan: plan.work)

@@ -52,22 +52,23 @@ MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it
 ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
 LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
 OMITTED = -12.5  # a number of large losses is left out if log of Chernoff's bound on its term is lower than this, relative to delta
-COARSE, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
+COARSE_CELLS, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
 LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
-STEEPEST = 250.0  # largest tilt, in units of -log delta over the largest loss
+MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 700  # most terms that are computed, and most combinations of numbers that are looked at
-ABOVE = 4.0  # log of Chernoff's bound is about this much above log delta
-AS_GOOD = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
+CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
+NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
 MOST_CELLS = 1 << 19  # most cells of the fine lattice
 MOST_POINTS = 1 << 21  # most points of a transform
 ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
-MOST_WORK, SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
-# Half of a window in standard deviations, the order of Chernoff's bound on the rest in their inverse, and log of the rest.
-DEVIATIONS, ORDER, NEGLIGIBLE = 10.0, 9.0, -32.0
+MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
+WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
+WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
+LOG_OUTSIDE = -32.0  # logarithm of that mass
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
-LIKELY, CLOSE = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
+SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
 
 
 class RisingLoss(Protocol):
@@ -124,12 +125,14 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     length = PANEL / (farthest + reach)
     count = math.ceil(2.0 * farthest / length)
     spend(8.0 * (size + count))
+    # The panels of the quadrature, each of which lies in one cell.
     edges: Array = spacing * (start + np.arange(1.0, size))
     x = np.clip(loss.outcome(edges), -farthest, farthest)
     ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, count + 1))))
     middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
     nodes, weights = np.polynomial.legendre.leggauss(4)
     base, ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
+    # The masses of the cells and their shares at the upper ends, relative to the largest term of each cell.
     cell = np.searchsorted(x, middle, side="right")
     share = np.clip(np.expm1(np.repeat(spacing * (start + cell), 4) - ratio) / math.expm1(-spacing), 0.0, 1.0)
     logs = base + ratio + np.log((half[:, None] * weights).ravel())
@@ -140,6 +143,7 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     log_mass, shares = np.full(size, -np.inf), np.zeros(size)
     log_mass[cell[first]] = top + np.log(total)
     shares[cell[first]] = np.add.reduceat(mass * share, 4 * first) / total
+    # The errors of the losses (item 3).
     inside = np.abs(x) < farthest
     misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
     largest = spacing * max(abs(start), abs(start + size))
@@ -148,6 +152,23 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     raised = MASS_ERROR - rounding / math.expm1(-spacing)
     slip = rounding + 2.0 * raised * math.expm1(spacing)
     return StepCells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
+
+
+def _log_terms(n: int, small: Array, large: Array) -> tuple[list[int], Array]:
+    """Return the numbers k of large losses among n steps of one kind, and log(C(n, k) A^(n-k) B^k) for each of them.
+
+    small, large: log A and log B, of shape (tilts, cuts). Numbers above MOST_LARGE are one term, by a geometric series, with the number -1.
+    """
+    most = min(n, MOST_LARGE)
+    numbers = [*range(most + 1)]
+    k = np.arange(most + 1.0)[:, None, None]
+    log_binomials = np.array([math.log(math.comb(n, j)) for j in numbers])
+    log_terms = log_binomials[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
+    if n == most:
+        return numbers, log_terms
+    ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
+    rest = np.where(ratio < 1.0, log_terms[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
+    return [*numbers, -1], np.concatenate((log_terms, rest[None]))
 
 
 class TermPlan(NamedTuple):
@@ -169,12 +190,12 @@ class CoarseSurvey:
     def __init__(self, steps: Steps, log_delta: float, farthest: float) -> None:
         ends = [loss.line(np.array([-farthest, farthest]))[1].tolist() for loss, _ in steps]
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-        self.spacing = spacing = (high - low) / COARSE
+        self.spacing = spacing = (high - low) / COARSE_CELLS
         self.start = math.floor(low / spacing)
         self.size = math.ceil(high / spacing) - self.start
         self.largest = high * sum(n for _, n in steps)
         self.cells: list[tuple[StepCells, int]] = []
-        self.tilts: Array = np.geomspace(1.0 / self.largest, -STEEPEST * log_delta / high, TILTS)
+        self.tilts: Array = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
         losses: Array = spacing * (self.start + np.arange(self.size))
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
         self.cuts = np.unique(np.append(cuts, self.size))
@@ -184,17 +205,9 @@ class CoarseSurvey:
             cells = cells_of(loss, farthest, spacing, self.start, self.size)
             self.cells.append((cells, n))
             self.slip += n * cells.slip
-            small, large = self._cgfs(cells, losses)
-            most = min(n, MOST_LARGE)
-            k = np.arange(most + 1.0)[:, None, None]
-            log_ways = np.array([math.log(math.comb(n, j)) for j in range(most + 1)])
-            rows = log_ways[:, None, None] + np.where(k < n, (n - k) * small, 0.0) + np.where(k > 0.0, k * large, 0.0)
-            numbers.append([*range(most + 1)])
-            if n > most:
-                ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
-                rest = np.where(ratio < 1.0, rows[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
-                rows, numbers[-1] = np.concatenate((rows, rest[None])), [*numbers[-1], -1]
-            logs.append(rows)
+            numbers_of_kind, log_terms = _log_terms(n, *self._cgfs(cells, losses))
+            numbers.append(numbers_of_kind)
+            logs.append(log_terms)
         self.numbers = list(product(*numbers))
         hold(float(len(self.numbers) * logs[0][0].size))
         table = logs[0]
@@ -222,7 +235,7 @@ class CoarseSurvey:
 
     def log_delta(self, epsilon: float) -> float:
         """Return about log delta(epsilon)."""
-        return float(np.logaddexp.reduce(self._chernoff(epsilon), axis=0).min()) - ABOVE
+        return float(np.logaddexp.reduce(self._chernoff(epsilon), axis=0).min()) - CHERNOFF_EXCESS
 
     def epsilon(self, log_delta: float) -> float:
         """Return about the epsilon at which delta is e^log_delta."""
@@ -239,7 +252,7 @@ class CoarseSurvey:
         kept = bounds > log_delta + OMITTED
         counted = np.array([min(number) >= 0 for number in self.numbers])
         terms = np.where((kept & ~counted[:, None]).any(axis=0), np.inf, kept.sum(axis=0))
-        terms = np.where(totals <= float(totals.min()) + AS_GOOD, terms, np.inf)
+        terms = np.where(totals <= float(totals.min()) + NEARLY_BEST, terms, np.inf)
         best = int(np.lexsort((totals, terms))[0])
         if not 0 < terms[best] <= MOST_TERMS:
             return None
@@ -281,9 +294,9 @@ class LargeLosses:
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
-        first, last = (1.0 - LIKELY) * near, (1.0 + LIKELY) * near
-        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, first, last, rtol=CLOSE)[0]
-        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=CLOSE)[1]
+        first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
+        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, first, last, rtol=SEARCH_ACCURACY)[0]
+        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
         is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
@@ -350,9 +363,9 @@ def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, fl
         variance += copies * float((part.weights * (place - centre) ** 2).sum())
     spacing = parts[0][0].spacing
     mean, deviation = spacing * mean, spacing * (math.sqrt(variance) + 1.0)
-    ends = min(mean - DEVIATIONS * deviation, epsilon), max(mean + DEVIATIONS * deviation, epsilon)
-    low, below = edge(parts, -1.0, ends[0], ORDER / deviation, NEGLIGIBLE)
-    high, above = edge(parts, 1.0, ends[1], ORDER / deviation, NEGLIGIBLE)
+    ends = min(mean - WINDOW_DEVIATIONS * deviation, epsilon), max(mean + WINDOW_DEVIATIONS * deviation, epsilon)
+    low, below = edge(parts, -1.0, ends[0], WINDOW_ORDER / deviation, LOG_OUTSIDE)
+    high, above = edge(parts, 1.0, ends[1], WINDOW_ORDER / deviation, LOG_OUTSIDE)
     return low, high, below + above
 
 
@@ -381,7 +394,7 @@ def _refinement(survey: CoarseSurvey, plan: TermPlan, epsilon: float) -> int:
     steps = sum(n for _, n in survey.cells)
     spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
     work = len(survey.cells) * survey.size * (8.0 + 4.0 * len(ranges)) + 4.0 * math.fsum(ranges)
-    most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(SHARE * remaining(), MOST_WORK) / work)
+    most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(MOST_WORK_SHARE * remaining(), MOST_WORK) / work)
     return min(math.ceil(survey.spacing / spacing), int(most)) if most < math.inf else 0
 
 

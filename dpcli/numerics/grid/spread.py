@@ -105,9 +105,8 @@ def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
     tails_at = tails(logs)
     p, q = _cells(tails_at.p_above, tails_at.p_below), _cells(tails_at.q_above, tails_at.q_below)
     values = np.exp(logs)
-    up = np.clip(
-        (p / values[:-1] - q) / math.expm1(spacing), 0.0, q
-    )  # Q-mass at the upper end of each cell, which keeps the mean p
+    # The Q-mass at the upper end of each cell, which keeps the mean p.
+    up = np.clip((p / values[:-1] - q) / math.expm1(spacing), 0.0, q)
     mass = np.append(q - up, 0.0)
     mass[1:] += up
     below_p, below_q, above_p, above_q = (

@@ -16,6 +16,7 @@ from dpcli.cli.printing import complain, progress, standard_error
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("file", required=False, metavar="FILE")
 @click.option("-m", "--mechanism", metavar="NAME", help="Mechanism to vary, if the file has several.")
+@click.option("--cap", type=float, help="Draw a line at this epsilon, such as the cap of a ledger (epsilon-steps, epsilon-sigma).")
 @accounting_options
 @click.option(
     "-f",
@@ -36,6 +37,7 @@ def command(
     kind: str,
     file: str | None,
     mechanism: str | None,
+    cap: float | None,
     accountants: tuple[str, ...],
     delta: float | None,
     group_size: int,
@@ -46,6 +48,9 @@ def command(
 
     KIND is epsilon-steps or epsilon-sigma (epsilon by the number of steps, or by the noise), delta-epsilon (the privacy profile), trade-off
     (lower bounds on the errors of an attacker), rdp (the Renyi divergence by order), or accountants (epsilon by accountant).
+
+    If the file has several mechanisms and none is named, epsilon-steps follows the whole run, one mechanism after the other in the order of
+    the file. Certified intervals that are wide are drawn as error bars.
 
     Each -a draws a separate line. Without -a, the smallest bound of all accountants is drawn. Exit codes: 1 if a rule calls the file
     unsound, 3 if no finite epsilon can be certified (nothing is then written).
@@ -63,7 +68,7 @@ def command(
     places = [destination(output, format_)[1] for output in outputs]
     pipeline, diagnostics = checked_load(file, delta)
     with progress() as report:
-        chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
+        chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, cap, report), diagnostics)
     show(chart, format_, outputs)
     for path in () if click.get_current_context().obj.quiet else places:  # With PATHs, nothing is written to standard output.
         with standard_error():

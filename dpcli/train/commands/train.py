@@ -1,7 +1,4 @@
-"""The command `dpcli train`, which trains a model privately and shows the progress.
-
-On a terminal, one line is rewritten. In other outputs, a line is printed from time to time.
-"""
+"""The command `dpcli train`, which trains a model privately and shows the progress."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +21,6 @@ from dpcli.train.run.outcome import DESCRIPTION, STATE
 if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
     from dpcli.train.run.outcome import Outcome
-    from dpcli.train.run.training_run import Report
 
 
 @click.command(short_help="Train a model privately, as a file declares it.")
@@ -83,9 +80,8 @@ def command(
 
 
 BAR_WIDTH = 30  # characters of the bar on a terminal
-TERMINAL_PAUSE = 0.5  # smallest time between two lines on a terminal, in seconds
-# In other outputs, the smallest time between two lines in seconds, and as a share of the run's duration so far. With the share, a run
-# of a day prints fewer than a hundred lines.
+TERMINAL_PAUSE = 0.5  # shortest time between two updates of the line on a terminal, in seconds
+# Shortest time between two lines of a file, in seconds, and as a share of the run so far. A run of a day prints fewer than a hundred lines.
 FILE_PAUSE, FILE_SHARE = 10.0, 0.1
 
 
@@ -104,17 +100,17 @@ def run_with_progress(
         if is_first:
             plan = on_window(plan, books, window)
         try:
-            return train(plan, books, resume, seed, _progress(plan))
+            return train(plan, books, resume, seed, Progress(plan))
         except KeyboardInterrupt:
             if is_first:
-                click.echo(f"\ndpcli: stopped; {_interrupted(plan.folder)}", err=True)
+                click.echo(f"\ndpcli: stopped; {_resumable(plan.folder)}", err=True)
             raise
         finally:
             if sys.stderr.isatty() and is_first:
                 click.echo(err=True)
 
 
-def _interrupted(folder: str) -> str:
+def _resumable(folder: str) -> str:
     """Return in words whether an interrupted run can be resumed."""
     if os.path.exists(os.path.join(folder, STATE)):
         return "its state is saved; continue it with --resume"
@@ -123,38 +119,53 @@ def _interrupted(folder: str) -> str:
     return "no state was saved, so it cannot be resumed"
 
 
-def _progress(plan: TrainingPlan) -> Report:
-    """Return a function that prints the number of steps taken, their epsilon, the last metrics and the remaining time."""
-    from dpcli.analysis.account import account
-    from dpcli.base.rounding import up
-    from dpcli.train.documents.run_statement import metrics_words
-    from dpcli.train.run.processes import first_process
+@dataclass(slots=True)
+class Progress:
+    """The progress of a run on standard error. A terminal shows one line that is rewritten, and a file gets a line from time to time.
 
-    # The remaining time is computed from the first report on, because the time before includes other work.
-    first_step, first_time, last_line, measured = -1, 0.0, 0.0, ""
+    Attributes:
+        first_step: Number of the first reported step; -1 before it. The speed is measured from this step on, because the time before it
+            includes the preparation of the run.
+        first_time: Time of the first report, in seconds.
+        last_time: Time of the last line, in seconds.
+        metrics: Last metrics, in words.
+    """
 
-    def report(step: int, metrics: Mapping[str, float] | None) -> None:
-        nonlocal first_step, first_time, last_line, measured
+    plan: TrainingPlan
+    first_step: int = -1
+    first_time: float = 0.0
+    last_time: float = 0.0
+    metrics: str = ""
+
+    def __call__(self, step: int, metrics: Mapping[str, float] | None) -> None:
+        """Report a step that was taken, and the metrics if they were measured after it."""
+        from dpcli.train.documents.run_statement import metrics_words
+        from dpcli.train.run.processes import first_process
+
         now = time.monotonic()
-        if first_step < 0:
-            first_step, first_time, last_line = step, now, now
+        if self.first_step < 0:
+            self.first_step, self.first_time, self.last_time = step, now, now
         if metrics:
-            measured = f", {metrics_words(metrics)}"
+            self.metrics = f", {metrics_words(metrics)}"
         silent = not first_process() or click.get_current_context().obj.quiet
-        if silent or not _due(now - last_line, now - first_time, step == plan.steps):
-            return
-        last_line = now
-        spent = up(account(plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
-        seconds_per_step = (now - first_time) / max(1, step - first_step)
-        seconds_left = (plan.steps - step) * seconds_per_step
-        line = f"step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {seconds_left:,.0f} s left"
+        if not silent and _due(now - self.last_time, now - self.first_time, step == self.plan.steps):
+            self.last_time = now
+            self.show(step, now - self.first_time)
+
+    def show(self, step: int, running: float) -> None:
+        """Print the number of steps taken, their epsilon, the last metrics and the remaining time."""
+        from dpcli.analysis.account import account
+        from dpcli.base.rounding import up
+
+        steps = self.plan.steps
+        epsilon = up(account(self.plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
+        seconds_left = (steps - step) * running / max(1, step - self.first_step)
+        line = f"step {step:,} of {steps:,}, epsilon so far {epsilon}{self.metrics}, {seconds_left:,.0f} s left"
         if sys.stderr.isatty():
-            bar = "#" * round(BAR_WIDTH * step / plan.steps)
+            bar = "#" * round(BAR_WIDTH * step / steps)
             click.echo(f"\r[{bar:.<{BAR_WIDTH}}] {line}  ", nl=False, err=True)
         else:
             click.echo(line, err=True)
-
-    return report
 
 
 def _due(since: float, running: float, ended: bool) -> bool:

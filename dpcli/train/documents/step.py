@@ -50,11 +50,12 @@ def step_document(plan: TrainingPlan) -> Document:
         Unavailable: A library is not installed or a model is not downloaded.
     """
     prepared = _rehearsed(plan)
-    stages = [{"mechanism": stage.entry.name, "step": _lines(plan, stage, prepared)} for stage in plan.first_stages]
-    details: list[str] = []
-    for stage, explained in zip(plan.first_stages, stages, strict=True):
+    stages, details = [], []
+    for stage in plan.first_stages:
+        actions = _actions(plan, stage, prepared)
+        stages.append({"mechanism": stage.entry.name, "step": actions})
         details.append(f"a step of {stage.entry.name} ({stage.entry.type}):")
-        details += [f"  {number}. {line}" for number, line in enumerate(explained["step"], 1)]
+        details += [f"  {number}. {action}" for number, action in enumerate(actions, 1)]
     shapes = {name: list(shape) for name, shape in prepared.trainer.shapes.items()}
     return dry_run(plan, "dpcli/train-step/v1", {"stages": stages, "shapes": shapes}, tuple(details))
 
@@ -73,12 +74,12 @@ def _rehearsed(plan: TrainingPlan) -> Prepared:
     return prepared
 
 
-def _lines(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
-    """Return the actions of a step, one per line."""
+def _actions(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
+    """Return the actions of a step in words, in their order."""
     train, trainer = plan.train, prepared.trainer
     numbers = sum(shape.numel() for shape in trainer.shapes.values())
     unit = "record" if train.units is None else (plan.pipeline.privacy.unit or "unit")
-    style = " ".join(str(type(train.clipping).__doc__).split()).rstrip(".")
+    style = " ".join(str(type(train.clipping).__doc__).split()).rstrip(".")  # the docstring of the class describes the style
     moved = MOVES[plan.pipeline.privacy.adjacency].format(unit=unit)
     return [
         f"draw: {_sample(plan, stage)}",
@@ -86,7 +87,7 @@ def _lines(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
         f"by {trainer.gradients.describe()}; at most {train.physical_batch_size:,} at once are in memory",
         f"clip: {style[:1].lower()}{style[1:]}; C = {train.clipping.norm:g} ({train.clipping.style})",
         f"sum: the clipped gradients are added; {moved}",
-        *_noise_lines(plan, stage, prepared, numbers),
+        *_noise(plan, stage, prepared, numbers),
         f"divide: by {stage.expected_batch:,g}, a public number, never by the number of records drawn",
         f"update: {train.optimizer} at learning rate {train.learning_rate:g}; this and all that follows reads the noisy sum alone",
     ]
@@ -116,8 +117,12 @@ def _shapes(trainer: Trainer) -> str:
     return f"{count} ({', '.join(named[:MOST_SHAPES])}{more})"
 
 
-def _noise_lines(plan: TrainingPlan, stage: Stage, prepared: Prepared, numbers: int) -> Iterator[str]:
-    """Yield what is said of the noise: its scale, its size beside the signal, and the noisy count of adaptive clipping."""
+def _noise(plan: TrainingPlan, stage: Stage, prepared: Prepared, numbers: int) -> Iterator[str]:
+    """Yield the standard deviation of the noise, its length compared with the sum, and the noisy count of adaptive clipping.
+
+    Args:
+        numbers: Number of trained scalars.
+    """
     from dpcli.train.step.loop import first_step_std
 
     clipping, rounding = plan.train.clipping, prepared.rounding

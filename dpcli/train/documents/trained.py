@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpcli.train.trained.trained_model import Predictions
 
 LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row
+FIRST_COLUMNS = 3  # columns of a printed table: the row, and the label with its probability, or the prompt with its text
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
 NOISELESS = (
     "the metric was computed from these data without noise: the epsilon of the run does not cover it; do not publish it unless the data "
@@ -31,10 +32,10 @@ SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run gua
 def predictions(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
     private, count = description.guarantee["private"], len(answers.rows)
-    columns = answers.columns[: answers.brief]
-    rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:LARGEST_TABLE])
+    columns = answers.columns[:FIRST_COLUMNS]
+    rows = tuple(tuple(map(_cell, row[:FIRST_COLUMNS])) for row in answers.rows[:LARGEST_TABLE])
     more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
-    first_row = answers.rows[0][: answers.brief] if answers.rows else ()
+    first_row = answers.rows[0][:FIRST_COLUMNS] if answers.rows else ()
     numeric = frozenset(number for number, value in enumerate(first_row) if not isinstance(value, str))
     headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)

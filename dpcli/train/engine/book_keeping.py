@@ -122,8 +122,7 @@ class BookKeeping:
     def after_probe(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
         """Return the method for a model, after a probe with the first example of the batch alone and with the whole batch.
 
-        Raises:
-            Unsuitable: A parameter has no rule, or the input of a layer has no dimension that counts the examples.
+        Raises Unsuitable if a parameter has no rule, or the input of a layer has no dimension that counts the examples.
         """
         division = divide_parameters(model)
         method = cls(model, loss, division, Leaves(division.operands))
@@ -143,8 +142,7 @@ class BookKeeping:
     def probe(self, batch: Batch) -> BookKeeping:
         """Find the example dimensions by a forward pass of the first example and another of all examples. Return the method itself.
 
-        Raises:
-            Unsuitable: The two passes differ in more than the number of examples, or use a parameter in a way that has no rule.
+        Raises Unsuitable if the two passes differ in more than the number of examples, or use a parameter in a way that has no rule.
         """
         shapes_of_one: dict[Call, torch.Size] = {}
 
@@ -157,10 +155,10 @@ class BookKeeping:
             return self.example_dims[call]
 
         one = self.forward(take(batch, [0]), Recorder(record_shape, 1))
-        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, insides=[])
+        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])
         with hooks_refused():
             several = self.forward(batch, recorder)
-        recorder.require_inside(several[0])
+        recorder.require_no_other_use(several[0])
         self.leaves.record(one, several, recorder.size)
         return self
 
@@ -187,8 +185,7 @@ class BookKeeping:
     def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses of a recorded forward pass, and the leaves that replaced parameters in it.
 
-        Raises:
-            Unsuitable: The recorder refuses a call, or the program catches an error of a layer or of torch.
+        Raises Unsuitable if the recorder refuses a call, or the program catches an error of a layer or of torch.
         """
         with (
             recording(self.division.layers, recorder),
@@ -197,8 +194,8 @@ class BookKeeping:
             nothing_caught(),
         ):
             losses = per_example_losses(self.model, self.loss, batch, recorder.size)
-        if recorder.broken is not None:
-            raise Unsuitable(f"{recorder.broken} raises an error that the model catches")
+        if recorder.unfinished is not None:
+            raise Unsuitable(f"{recorder.unfinished} raises an error that the model catches")
         return losses, leaves
 
     def gradients(self, losses: Tensor, edges: Sequence[GradientEdge]) -> list[Tensor | None]:

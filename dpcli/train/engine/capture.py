@@ -144,7 +144,6 @@ class CallNodes:
     """The part of the autograd graph that belongs to one call of a layer.
 
     Attributes:
-        nodes: Nodes of the call.
         outputs: Nodes of the call's output, which later operators may use.
     """
 
@@ -166,8 +165,8 @@ class Recorder:
         uses: Calls whose output has a row for each example.
         counts: Number of calls of each layer so far.
         running: Running layers, by name. It is None for a layer whose call is not recorded.
-        insides: Part of the graph of each call; None if it is not requested.
-        broken: Name of the running layer. After the forward pass it is None, unless a layer raised an error that the program caught.
+        call_nodes: Part of the graph of each call; None if it is not requested.
+        unfinished: Name of the running layer. After the forward pass it is None, unless a layer raised an error that the program caught.
     """
 
     example_dims: Callable[[Call, Tensor], ExampleDim]
@@ -177,15 +176,14 @@ class Recorder:
     running: dict[str, RunningLayer | None] = field(default_factory=dict)
     keeps_shared: bool = False
     shared_uses: list[Use] = field(default_factory=list)
-    insides: list[CallNodes] | None = None
-    broken: str | None = None
+    call_nodes: list[CallNodes] | None = None
+    unfinished: str | None = None
 
     def example_dim(self, layer: Layer, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of the next call of a layer, and count the call.
 
-        Raises:
-            Unsuitable: The length of the dimension is not the number of examples, or the rule of the layer does not support the dimension.
-                `example_dims` raises it for a call that it does not know.
+        Raises Unsuitable if the length of the dimension is not the number of examples, or the rule of the layer does not support the
+        dimension. `example_dims` raises it for a call that it does not know.
         """
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
@@ -210,7 +208,7 @@ class Recorder:
         if dim is None and inputs.is_floating_point():
             self.running[layer.name] = None
             return inputs
-        input_node = get_gradient_edge(inputs).node if self.insides is not None and inputs.requires_grad else None
+        input_node = get_gradient_edge(inputs).node if self.call_nodes is not None and inputs.requires_grad else None
         if dim is None:
             repeated = repeat_for_examples(layer.name, inputs, self.size)
             inputs = inputs if self.keeps_shared and inputs.dim() > 1 else repeated
@@ -223,8 +221,7 @@ class Recorder:
     def leave(self, layer: Layer, output: Tensor) -> None:
         """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output.
 
-        Raises:
-            Unsuitable: The output is no tensor that needs a gradient, or has no row for each row of the input.
+        Raises Unsuitable if the output is no tensor that needs a gradient, or has no row for each row of the input.
         """
         entered = self.running.pop(layer.name)
         if entered is None:
@@ -236,29 +233,28 @@ class Recorder:
         edge = get_gradient_edge(whole_tensor(output))
         uses = self.uses if entered.rows == self.size else self.shared_uses
         uses.append(Use(layer, entered.inputs, edge, shape, dim, entered.inputs._version))
-        if self.insides is not None and output.grad_fn is not None:
+        if self.call_nodes is not None and output.grad_fn is not None:
             nodes = ancestors(output.grad_fn, entered.input_node)
-            self.insides.append(CallNodes(layer.name, nodes, {output.grad_fn, edge.node}))
+            self.call_nodes.append(CallNodes(layer.name, nodes, {output.grad_fn, edge.node}))
 
     def record(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
         """Record the call of a layer within a compound. Such a layer runs without hooks.
 
-        Raises:
-            Unsuitable: All examples share the input, or the output has no row for each example.
+        Raises Unsuitable if all examples share the input, or the output has no row for each example.
         """
         dim = self.example_dim(layer, inputs)
         if dim is None or not output.requires_grad or output.shape[: inputs.dim() - 1] != inputs.shape[:-1]:
             raise Unsuitable(f"{layer.name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
         self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
 
-    def require_inside(self, losses: Tensor) -> None:
+    def require_no_other_use(self, losses: Tensor) -> None:
         """Raise Unsuitable if a parameter of a call is used for anything but the call's output, such as a gradient within the loss.
 
-        `insides` must have been requested. Otherwise nothing is checked.
+        Nothing is checked if `call_nodes` is None.
         """
         call_of_node: dict[Node, CallNodes] = {}
-        for inside in self.insides or ():
-            call_of_node.update(dict.fromkeys(inside.nodes - inside.outputs, inside))
+        for recorded in self.call_nodes or ():
+            call_of_node.update(dict.fromkeys(recorded.nodes - recorded.outputs, recorded))
         for node, _, operand_node in edges(losses):
             call = call_of_node.get(operand_node)
             if call is not None and node not in call.nodes:
@@ -270,8 +266,7 @@ def repeat_for_examples(name: str, inputs: Tensor, size: int) -> Tensor:
 
     Without the repetition, the gradient of the layer would be a sum over the examples.
 
-    Raises:
-        Unsuitable: The input has several dimensions, of which the first has not length one.
+    Raises Unsuitable if the input has several dimensions, of which the first has not length one.
     """
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if rows.shape[0] != 1:
@@ -293,8 +288,7 @@ def whole_tensor(output: Tensor) -> Tensor:
 def detach_parameters(layer: Layer) -> None:
     """Replace the parameters of a layer by new leaves. A gradient at the original ones then shows a use outside of the layer.
 
-    Raises:
-        Unsuitable: A parameter has been replaced by another tensor, which may be computed from other parameters.
+    Raises Unsuitable if a parameter has been replaced by another tensor, which may be computed from other parameters.
     """
     tensors = cast("dict[str, Tensor]", layer.module._parameters)
     for local in layer.parameters:
@@ -331,8 +325,7 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
 def hooks_refused() -> Iterator[None]:
     """Refuse hooks on tensors within the block. It is undefined whether a gradient is taken before or after a hook changes it.
 
-    Raises:
-        Unsuitable: A hook is registered.
+    Raises Unsuitable if a hook is registered.
     """
 
     def refuse(tensor: Tensor, called: Any) -> Any:
@@ -352,10 +345,10 @@ def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tens
     The mode that looks for errors of torch is switched off around the work of the recorder, which calls many small functions of torch.
 
     Raises:
-        Unsuitable: The recorder refuses the call. `recorder.broken` keeps the name of the layer, in case the program catches the error.
+        Unsuitable: The recorder refuses the call. `recorder.unfinished` keeps the name of the layer, in case the program catches the error.
         ValueError: The layer was called with more than one argument, or with none.
     """
-    outer_layer, recorder.broken = recorder.broken, layer.name
+    outer_layer, recorder.unfinished = recorder.unfinished, layer.name
     (inputs,) = (*args, *kwargs.values())
     with without_function_modes():
         inputs = recorder.enter(layer, inputs)
@@ -364,5 +357,5 @@ def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tens
     with without_function_modes():
         restore_parameters(layer, originals)
         recorder.leave(layer, output)
-    recorder.broken = outer_layer
+    recorder.unfinished = outer_layer
     return output

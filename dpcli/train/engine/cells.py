@@ -79,8 +79,7 @@ def cell(module: nn.Module, update: Update, state_count: int) -> Forward | None:
 def one_step(update: Update, state_count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> Any:
     """Return what a cell returns for the same arguments, computed layer by layer.
 
-    Raises:
-        Unsuitable: The input has no dimension of examples, or the number of states or their shape is wrong.
+    Raises Unsuitable if the input has no dimension of examples, or the number of states or their shape is wrong.
     """
     module = cast("nn.RNNCellBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 2:

@@ -72,8 +72,7 @@ def choose(
 
     The comparison uses a copy of the model.
 
-    Raises:
-        InputError: The loss is not one number for each example, or draws a permutation of the examples.
+    Raises InputError if the loss is not one number for each example, or draws a permutation of the examples.
     """
     spare = copy.deepcopy(model)
     with shift_parameters(spare):
@@ -142,7 +141,7 @@ def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
 
 
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Check whether norms differ by at most tolerance * (|b| + 0.02). Two infinite norms agree; NaN agrees with nothing."""
+    """Return whether norms differ by at most tolerance * (|b| + 0.02). Two infinite norms agree; NaN agrees with nothing."""
     return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)
 
 
@@ -284,12 +283,12 @@ def differing_module(first: TracedRows, second: TracedRows, tolerance: float) ->
 
 
 def comparable(a: Tensor, b: Tensor) -> bool:
-    """Check whether two outputs have floating-point rows of the same shape."""
+    """Return whether two outputs have floating-point rows of the same shape."""
     return a.is_floating_point() and a.dim() > 0 and a.shape[1:] == b.shape[1:]
 
 
 def close(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Check whether tensors agree up to tolerance * (1 + |number|). NaN equals NaN."""
+    """Return whether tensors agree up to tolerance * (1 + |number|). NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 

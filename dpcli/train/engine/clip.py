@@ -15,11 +15,9 @@ from dpcli.base.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Limits of clipping norms, so that single precision can compare gradients with them.
-# A gradient with a norm below a thousandth of C is not clipped, so its norm need not be exact. Larger norms must be exact. Their squares
-# are at least 1e-22 if C = 1e-8, which is about NEGLIGIBLE_SQUARE in `pieces`. That is far above 1e-38, below which single precision loses
-# digits.
-# The product of 1 / 1e-8 and any number whose square is finite is finite as well. The upper limit follows in the same way.
+# Limits of the clipping norm C, within which single precision can compare gradients with C. Norms above C / 1000 must be exact, because
+# such gradients may be clipped. For C = 1e-8 their squares exceed 1e-22, which is about NEGLIGIBLE_SQUARE in `pieces`, and single precision
+# loses digits only below 1e-38. If the square of a number is finite, so is the number divided by C. The upper limit has the same reasons.
 SMALLEST, LARGEST = 1e-8, 1e12
 LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
 REST = "*"  # name of the group of all parameters that belong to no other group
@@ -175,12 +173,17 @@ class PerGroup:
         require_measurable("norm", self.total)
         for name, budget in self.budgets:
             require_positive(f"groups.{name}", budget)
-        for (name, _), limit in zip(self.budgets, shares(self.total, [budget for _, budget in self.budgets]), strict=True):
+        for (name, _), limit in zip(self.budgets, self.limits, strict=True):
             require_measurable(f"groups.{name}: its share of norm", limit)
 
     @property
     def bound(self) -> float:
         return self.total
+
+    @property
+    def limits(self) -> list[float]:
+        """Return C_g of each group."""
+        return shares(self.total, [budget for _, budget in self.budgets])
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
         groups: dict[str, list[str]] = {group: [] for group, _ in self.budgets}
@@ -201,12 +204,11 @@ class PerGroup:
         return list(groups.values())
 
     def factors(self, norms: Tensor) -> Tensor:
-        limits = shares(self.total, [budget for _, budget in self.budgets])
-        return (norms.new_tensor(limits) / norms).clamp(max=1.0)
+        return (norms.new_tensor(self.limits) / norms).clamp(max=1.0)
 
 
 def within(name: str, group: str) -> bool:
-    """Check whether a group has the name of the parameter, or of a module that contains the parameter."""
+    """Return whether a group has the name of the parameter, or of a module that contains the parameter."""
     return name == group or name.startswith(f"{group}.")
 
 
@@ -281,8 +283,8 @@ def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> fl
     Raises:
         InputError: The count alone costs at least as much as the whole mechanism, because count_noise <= noise_multiplier / 2.
     """
-    sigma, doubled = require_positive("noise_multiplier", noise_multiplier), 2.0 * require_positive("quantile_noise", count_noise)
-    if doubled <= sigma:
+    sigma = require_positive("noise_multiplier", noise_multiplier)
+    ratio = sigma / (2.0 * require_positive("quantile_noise", count_noise))
+    if ratio >= 1.0:
         raise InputError(f"clipping: quantile_noise: expected more than half of noise_multiplier {sigma}, found {count_noise}")
-    ratio = sigma / doubled
     return math.nextafter(sigma / math.sqrt((1.0 - ratio) * (1.0 + ratio)), math.inf) * (1.0 + 4e-16)

@@ -55,8 +55,7 @@ class CompoundRun:
     def value(self, local: str) -> Tensor | None:
         """Return the value of a parameter, detached from the graph; None if there is no parameter of that name.
 
-        Raises:
-            Unsuitable: The parameter was replaced by another tensor, which may be computed from other parameters.
+        Raises Unsuitable if the parameter was replaced by another tensor, which may be computed from other parameters.
         """
         path, _, name = local.rpartition(".")
         parameter = self.compound.module.get_submodule(path)._parameters.get(name)
@@ -105,7 +104,6 @@ def product(
     """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero.
 
     Args:
-        weight: Name of the weight in the module.
         biases: Names of the biases, which were added and so have the same gradient.
         first_row: Number of the first row that was used.
         module, inputs, gradient: Arguments of `Formula`.
@@ -159,8 +157,7 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Return what nn.MultiheadAttention returns for the same arguments, computed layer by layer.
 
-    Raises:
-        Unsuitable: The sequences are nested, or have no dimension of examples, or `is_causal` is set without a mask.
+    Raises Unsuitable if the sequences are nested, or have no dimension of examples, or `is_causal` is set without a mask.
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if not all(sequence.dim() == 3 and not sequence.is_nested for sequence in (query, key, value)):

@@ -26,7 +26,7 @@ REMEDY = "what an example is compared with, such as negatives, must be part of t
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Check whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
+    """Return whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     defaults = {argument.name: argument.default_value for argument in func._schema.arguments}

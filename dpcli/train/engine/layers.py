@@ -189,8 +189,7 @@ def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of batch norm with constant statistics, which scales and shifts each channel.
 
-    Raises:
-        Unsuitable: The layer uses statistics of the batch.
+    Raises Unsuitable if the layer uses statistics of the batch.
     """
     layer, wide_gradient = cast("nn.BatchNorm2d", module), wide(gradient)
     mean, variance = layer.running_mean, layer.running_var

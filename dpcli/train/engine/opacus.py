@@ -64,8 +64,7 @@ class OpacusGradients(CheckedSums):
     def rehearse(self, draw: Draw) -> None:
         """Compare Opacus' norms and sums of a few synthetic examples with results computed one example at a time.
 
-        Raises:
-            InputError: The results differ, Opacus fails, or the program combines examples.
+        Raises InputError if the results differ, Opacus fails, or the program combines examples.
         """
         refuse(self.model)
         self.program = check_isolation(self.model, self.loss, draw)

@@ -257,8 +257,7 @@ class Graph:
 def dimension(name: str, one: Reached, several: Reached, size: int) -> int | None:
     """Return the dimension in which the outputs for one example and for several differ; None if the shapes are equal.
 
-    Raises:
-        Unsuitable: The outputs differ in more than one dimension, or the length of the dimension is not the number of examples.
+    Raises Unsuitable if the outputs differ in more than one dimension, or the length of the dimension is not the number of examples.
     """
     if one.shapes == several.shapes:
         return None

@@ -40,7 +40,7 @@ class Refusal:
 
 
 def uses_batch_statistics(module: Any) -> bool:
-    """Check whether a module of batch normalisation computes statistics of the batch, over the examples."""
+    """Return whether a module of batch normalisation computes statistics of the batch, over the examples."""
     return not isinstance(module, InstanceNorm) and (module.training or module.running_mean is None)
 
 
@@ -120,7 +120,7 @@ def refuse(model: nn.Module) -> None:
 
 
 def has_power_iteration(module: nn.Module) -> bool:
-    """Check whether a module is torch's spectral norm, as a parametrization or, the older one, as a hook of a layer."""
+    """Return whether a module is torch's spectral norm, as a parametrization or, the older one, as a hook of a layer."""
     return type(module).__name__ == "_SpectralNorm" or "SpectralNorm" in names_of_hooks(module)
 
 
@@ -130,7 +130,7 @@ def names_of_hooks(module: nn.Module) -> list[str]:
 
 
 def has_hooks(parameter: nn.Parameter) -> bool:
-    """Check whether a parameter has hooks on its gradient.
+    """Return whether a parameter has hooks on its gradient.
 
     Such a hook would receive a gradient without noise. The isolation check runs copies of the model, which have no such hooks, so it
     cannot observe them.
@@ -223,8 +223,7 @@ class ClippedGradients(CheckedSums):
         probability (1 - s)^n, and in each further step with probability 1 - s / 8. A fault that shows in every record never passes the
         first step.
 
-        Raises:
-            InputError: The norms of the two gradients differ.
+        Raises InputError if the norms of the two gradients differ.
         """
         if not size(batch):
             return self(batch)

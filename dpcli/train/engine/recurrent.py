@@ -173,7 +173,7 @@ def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forw
 
 
 def hides_dropout(layer: nn.RNNBase) -> bool:
-    """Check whether torch draws dropout between the layers within one operator."""
+    """Return whether torch draws dropout between the layers within one operator."""
     return layer.dropout > 0.0 and layer.num_layers > 1 and layer.weight_ih_l0.device.type != "cpu"
 
 

@@ -1,6 +1,6 @@
-"""A symbol for the batch size, and the comparisons that a program makes with it.
+"""The batch size as a symbol, and the check that a program runs in the same way for every batch size.
 
-A program that takes another path for some batch sizes mixes records, even if each path keeps them apart.
+A program that takes another path for some batch sizes lets the presence of one record change the losses of all others.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from dpcli.base.errors import InputError
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, Unfollowed
 from dpcli.train.torch_internals import source_of_symbol
 
-SIZE_HINT = (
-    1_000_003  # batch size for which torch's operators choose an algorithm; a large prime, so that it divides no other length
-)
-# Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares: all small ones, and usual ones.
+# Batch size for which torch's operators choose an algorithm. It is a large prime, so that it divides no other length.
+SIZE_HINT = 1_000_003
+# Batch sizes at which each comparison is evaluated. The sizes near its roots are added to them.
 SMALL_SIZES = range(2, 600)
 LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
 OWN_FOLDERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
 
 
 class Shapes(ShapeEnv):
-    """A shape environment of torch that records which comparisons of the batch size the user's code makes."""
+    """A shape environment of torch that records the comparisons of the batch size in the user's code.
+
+    Attributes:
+        by_user: Comparisons by the user's code, by their text.
+    """
 
     def __init__(self, findings: IsolationFindings) -> None:
         super().__init__(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
@@ -47,8 +50,9 @@ class Shapes(ShapeEnv):
         return super().evaluate_expr(orig_expr, *args, **named)
 
     def record(self, guard: Any) -> None:
-        """Record a comparison by the user's code. Comparisons by torch's operators choose between equivalent algorithms."""
-        if not called_by_operator(sys._getframe(2)):
+        """Record a comparison if the user's code made it. Comparisons by torch's operators choose between equivalent algorithms."""
+        appended_by = sys._getframe(2)  # the caller of Guards.append
+        if not called_by_operator(appended_by):
             self.by_user[str(guard.expr)] = guard
 
     def require_any_size(self) -> None:
@@ -72,7 +76,7 @@ class Shapes(ShapeEnv):
 
 
 class Guards(list[Any]):
-    """A list of comparisons of sizes that passes each new comparison to a function."""
+    """The list to which torch appends every comparison of sizes. It passes each new comparison to a function."""
 
     def __init__(self, record: Callable[[Any], None]) -> None:
         super().__init__()
@@ -84,7 +88,7 @@ class Guards(list[Any]):
 
 
 def deciding_sizes(expression: Any, size: Any) -> Iterator[int]:
-    """Yield batch sizes at which a relation is evaluated. If its truth depends on the batch size, two of them give different results."""
+    """Yield the batch sizes at which a comparison is evaluated: all small sizes, usual ones, and those near the roots."""
     sympy = importlib.import_module("sympy")
     yield from (*SMALL_SIZES, *LARGE_SIZES)
     for relation in expression.atoms(sympy.core.relational.Relational):
@@ -108,10 +112,7 @@ def line_of(guard: Any) -> str:
 
 
 def called_by_operator(frame: Any) -> bool:
-    """Check whether an operator of torch or this package made a call.
-
-    Otherwise the user's code made it, or a hook of that code, or torch on its behalf.
-    """
+    """Return whether an operator of torch or this package made a call, and not the user's code or one of its hooks."""
     while frame is not None:
         file = frame.f_code.co_filename
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(

@@ -1,7 +1,7 @@
-"""Engines of clipped sums whose program was checked, and the check of one record that they make in real steps.
+"""The base class of the engines that compute clipped sums, with the check of isolation that they make in real steps.
 
-The gradient of one record is computed alone, and its norm is compared with its norm in the batch, unless the method differentiates each
-record alone anyway.
+The check computes the gradient of one record alone, and compares its norm with its norm in the batch. Methods that differentiate each
+record separately need no such check.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dra
 from dpcli.train.isolation.traced_program import Program, dense_embeddings
 from dpcli.train.torch_internals import tree_map
 
-BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
+NEARLY_INFINITE = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
 
 
 @dataclass(slots=True)
@@ -36,9 +36,9 @@ class CheckedSums(ABC):
     """An engine that computes clipped sums of a program, after a rehearsal in which the program is checked.
 
     Attributes:
-        mode: Modes of the modules at the last rehearsal; None before it.
-        program: Verdict of that rehearsal on the program.
-        form: Form of the records of that rehearsal.
+        mode: Modes of the modules at the last rehearsal; None before the first.
+        program: Verdict of the last rehearsal on the program.
+        form: Form of the records of the last rehearsal.
     """
 
     model: nn.Module
@@ -63,8 +63,7 @@ class CheckedSums(ABC):
     def checked(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
-        Raises:
-            InputError: The norms of the two gradients differ, so the program combines records.
+        Raises InputError if the norms of the two gradients differ, so the program combines records.
         """
         if not size(batch):
             return self(batch)
@@ -148,11 +147,11 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
 def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
     """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50.
 
-    Two norms that are not finite agree, and one agrees with a finite norm that is nearly as large as the largest number.
+    Two norms that are not finite agree. A norm that is not finite also agrees with one above `NEARLY_INFINITE`.
     """
     finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
     if len(finite) < 2:
-        return not finite or finite[0] > BEYOND
+        return not finite or finite[0] > NEARLY_INFINITE
     coarsest = 0.0 if engine.program is None else engine.program.coarsest
     tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
     return abs(alone - norm_in_batch) <= tolerance * (max(finite) + 0.02 * engine.clip.bound)

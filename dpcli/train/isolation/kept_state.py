@@ -1,6 +1,7 @@
-"""Snapshots of the state that a model and its loss can reach and write to, and the constant tensors that a program reads.
+"""The state that a model and its loss can reach, and the constant tensors that they read.
 
-A forward pass must not change state, so a snapshot before it is compared with one after it.
+A forward pass that changes state could carry one record into the gradient of another. A snapshot of the state before the pass is therefore
+compared with one after it. Constant tensors are named in the statement of the run, because they may depend on data.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from dpcli.train.torch_internals import TorchDispatchMode, global_module_hooks, 
 
 # Types whose values are compared by their text.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+CONTAINERS = (Mapping, list, tuple, deque, set, frozenset, bytearray, Iterator)
+CALLABLES = (functools.partial, types.FunctionType, types.BuiltinMethodType, types.MethodType)
 # Values beyond these limits are compared by identity only, so that a snapshot of a large program ends.
 MOST_VALUES = 100_000  # largest number of values in a snapshot
 MOST_DEPTH = 8  # largest depth of nesting
@@ -68,7 +71,7 @@ class ReachableState:
         """Add a value, and everything that can be reached from it.
 
         Raises:
-            InputError: A function of torch.jit, whose state cannot be read, or random numbers of the operating system are reached.
+            InputError: As in `require_comparable`.
         """
         if isinstance(value, PLAIN):
             self.values[name] = repr(value)
@@ -77,33 +80,30 @@ class ReachableState:
             self.values.setdefault(name, id(value))
             return
         self.visited[id(value)] = value
+        require_comparable(name, value)
         if isinstance(value, Tensor):
             self.add_tensor(name, value)
         elif isinstance(value, torch.Generator):
             self.values[f"{name}'s {DRAWS}"] = str(value.get_state().tolist())
-        elif isinstance(value, torch.jit.ScriptFunction):
-            raise InputError(
-                f"{name}: expected a Python function, found one of torch.jit; use the function from which it was compiled"
-            )
-        elif isinstance(value, random.SystemRandom):
-            raise InputError(
-                f"{name}: expected random numbers that can be repeated, found the operating system's; draw them with torch"
-            )
         elif isinstance(value, random.Random):
             self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
             self.values[name] = id(value)  # the mode of a replay counts draws, but this count is no state of the program
         elif type(value).__module__ == "numpy":
-            self.values[name] = repr(getattr(value, "tobytes", lambda: value)())
+            self.values[name] = repr(value.tobytes() if hasattr(value, "tobytes") else value)
         else:
-            parts = list(parts_of(value))
-            self.values[name] = (id(value), len(parts)) if parts or callable(value) else pickle_or_identity(value)
-            for key, part in parts:
-                self.visit(f"{name}{key}", part, depth + 1)
-            if isinstance(value, types.FunctionType):
-                self.visit_globals(name, value, depth)
-            elif not isinstance(value, type):
-                self.visit_class(name, type(value))
+            self.visit_parts(name, value, depth)
+
+    def visit_parts(self, name: str, value: Any, depth: int) -> None:
+        """Add an object with its parts, and the globals or the class that its code uses."""
+        parts = list(parts_of(value))
+        self.values[name] = (id(value), len(parts)) if parts or callable(value) else pickle_or_identity(value)
+        for key, part in parts:
+            self.visit(f"{name}{key}", part, depth + 1)
+        if isinstance(value, types.FunctionType):
+            self.visit_globals(name, value, depth)
+        elif not isinstance(value, type):
+            self.visit_class(name, type(value))
 
     def visit_globals(self, name: str, function: types.FunctionType, depth: int) -> None:
         """Add the global variables that a function names, if the function belongs to the user's code."""
@@ -145,7 +145,7 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
         copies: Whether the snapshot holds copies of tensors. Otherwise tensors are compared by identity.
 
     Raises:
-        InputError: The program reaches a value that no snapshot can hold (`ReachableState.visit`).
+        InputError: As in `require_comparable`.
     """
     snapshot = ReachableState(copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
@@ -161,15 +161,40 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
         snapshot.visit(f"torch's {key.strip('_')}", value)
     snapshot.values["torch's seed"] = torch.initial_seed()
     snapshot.values[f"Python's {DRAWS}"] = random.getstate()
-    numbers = sys.modules.get("numpy")
-    if numbers is not None:
-        parts = numbers.random.get_state()
-        snapshot.values[f"numpy's {DRAWS}"] = [getattr(part, "tobytes", lambda part=part: part)() for part in parts]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        snapshot.values[f"numpy's {DRAWS}"] = [
+            part.tobytes() if hasattr(part, "tobytes") else part for part in numpy.random.get_state()
+        ]
     return snapshot
+
+
+def require_comparable(name: str, value: Any) -> None:
+    """Raise InputError for a compiled function, whose state cannot be read, and for random numbers that cannot be repeated."""
+    if isinstance(value, torch.jit.ScriptFunction):
+        raise InputError(f"{name}: expected a Python function, found one of torch.jit; use the function from which it was compiled")
+    if isinstance(value, random.SystemRandom):
+        raise InputError(
+            f"{name}: expected random numbers that can be repeated, found the operating system's; draw them with torch"
+        )
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a container, a function or an object, each with the end of its path. A module or a class has no parts."""
+    if isinstance(value, CONTAINERS):
+        yield from container_parts(value)
+    elif isinstance(value, CALLABLES) or hasattr(value, "cache_info"):
+        yield from callable_parts(value)
+    elif not isinstance(value, types.ModuleType | type):
+        yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
+        for base in type(value).__mro__:
+            if "__slots__" in vars(base):
+                slots = [name for name, member in vars(base).items() if isinstance(member, types.MemberDescriptorType)]
+                yield from ((f".{name}", getattr(value, name, None)) for name in slots)
+
+
+def container_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the elements of a container. The content of a set, a bytearray or an iterator is one part."""
     if isinstance(value, Mapping):
         for place, (key, part) in enumerate(value.items()):
             yield f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part
@@ -179,9 +204,13 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", "".join(sorted(map(repr, value)))
     elif isinstance(value, bytearray):
         yield "", repr(value)
-    elif isinstance(value, Iterator):
+    else:
         yield "", pickle_or_identity(value)
-    elif isinstance(value, functools.partial):
+
+
+def callable_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values that a function, a method or a partial holds. A cached function has the number of its cached results."""
+    if isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif hasattr(value, "cache_info"):
         yield ".cache", value.cache_info().currsize
@@ -193,14 +222,8 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
             yield ".__dict__", vars(value)
     elif isinstance(value, types.BuiltinMethodType):
         yield ".__self__", None if isinstance(value.__self__, types.ModuleType) else value.__self__
-    elif isinstance(value, types.MethodType):
+    else:
         yield from ((".__self__", value.__self__), (".__func__", value.__func__))
-    elif not isinstance(value, types.ModuleType | type):
-        yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
-        for base in type(value).__mro__:
-            if "__slots__" in vars(base):
-                slots = [name for name, member in vars(base).items() if isinstance(member, types.MemberDescriptorType)]
-                yield from ((f".{name}", getattr(value, name, None)) for name in slots)
 
 
 def pickle_or_identity(value: Any) -> object:
@@ -226,7 +249,7 @@ def global_names(code: types.CodeType) -> set[str]:
 
 
 def equal(a: object, b: object) -> bool:
-    """Check whether two values are equal. NaN in a tensor equals NaN."""
+    """Return whether two values are equal. NaN in a tensor equals NaN."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
     return type(a) is type(b) and bool(a == b)

@@ -81,7 +81,7 @@ class Mixed(Exception):
 
 
 def is_symbolic(value: Any) -> bool:
-    """Check whether a length or a number depends on the batch size."""
+    """Return whether a length or a number depends on the batch size."""
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) and bool(value.node.expr.free_symbols)
 
 
@@ -133,7 +133,7 @@ class Call:
         return self.rows()[0]
 
     def agreed(self, along_records: AlongRecords) -> bool:
-        """Check whether all arguments that hold records have this layout."""
+        """Return whether all arguments that hold records have this layout."""
         return all(layout == along_records for _, layout in self.rows())
 
     def everywhere(self, along_records: AlongRecords) -> list[Layout]:
@@ -145,7 +145,7 @@ class Call:
 
 
 def has_records_at(output: Tensor, layout: AlongRecords) -> bool:
-    """Check whether a tensor has the dimension of a layout, with the length that the layout states."""
+    """Return whether a tensor has the dimension of a layout, with the length that the layout states."""
     return layout.dim < output.dim() and coefficient(output.shape[layout.dim]) == layout.outer * layout.inner
 
 
@@ -195,8 +195,7 @@ def leaves(values: Any) -> Iterator[Tensor]:
 def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """Return the first of several layouts, which must have the same dimension.
 
-    Raises:
-        Mixed: The layouts have different dimensions, so the operator pairs each record with every other record.
+    Raises Mixed if the layouts have different dimensions, so the operator pairs each record with every other record.
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):

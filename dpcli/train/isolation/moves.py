@@ -7,6 +7,7 @@ not cover. It returns Merged if an output depends on several records, and raises
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -252,42 +253,86 @@ def index_select(call: Call) -> Layouts:
     return of_self if isinstance(of_self, AlongRecords) else layout.at(dim)
 
 
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """The indices a and b of tensor[a, :, b], which torch broadcasts to one shape.
+
+    Attributes:
+        dims: Dimensions of the tensor that are indexed, in increasing order.
+        layouts: Layout of each index after it is broadcast.
+        depth: Number of dimensions of an index after it is broadcast.
+    """
+
+    dims: list[int]
+    layouts: list[Layout]
+    depth: int
+
+    @classmethod
+    def of(cls, call: Call) -> Indices:
+        indices = list(call["indices"])
+        dims = [dim for dim, index in enumerate(indices) if index is not None]
+        depth = max(indices[dim].dim() for dim in dims)
+        return cls(dims, [shifted(call.layout_of(indices[dim]), depth - indices[dim].dim()) for dim in dims], depth)
+
+    @property
+    def adjacent(self) -> bool:
+        """Return whether the indexed dimensions follow one another."""
+        return self.dims == list(range(self.dims[0], self.dims[-1] + 1))
+
+    @property
+    def start(self) -> int:
+        """Return the first dimension of the output that the indices give. It is the first of all if they are not adjacent."""
+        return self.dims[0] if self.adjacent else 0
+
+    @property
+    def rows(self) -> list[AlongRecords]:
+        """Return the layouts of the indices that hold a number for each record."""
+        return [layout for layout in self.layouts if isinstance(layout, AlongRecords)]
+
+    @property
+    def positions(self) -> list[RecordIndices]:
+        """Return the layouts of the indices that hold the record indices themselves."""
+        return [layout for layout in self.layouts if isinstance(layout, RecordIndices)]
+
+
 def index(call: Call) -> Layouts:
     """Return the layout of tensor[a, :, b].
 
-    The rule covers three uses. Each record selects from its own row, by the record indices. Each record selects from a shared tensor. Or
-    all records share the indices, which are along other dimensions.
+    The rule covers three uses. Each record selects from a shared tensor. All records share the indices, which are along other dimensions.
+    Or each record selects from its own row, by the record indices.
 
-    Raises:
-        Mixed: The records of the indices would be paired with other records, of another index or of the tensor.
+    Raises Mixed if the records of the indices would be paired with other records, of another index or of the tensor.
     """
-    indices = list(call["indices"])
-    indexed = [dim for dim, index in enumerate(indices) if index is not None]
-    depth = max(indices[dim].dim() for dim in indexed)  # number of dimensions of the indices after they are broadcast
-    adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
-    start = indexed[0] if adjacent else 0  # first dimension of the output that the indices give
-    aligned = [shifted(call.layout_of(indices[dim]), depth - indices[dim].dim()) for dim in indexed]
-    rows = [layout for layout in aligned if isinstance(layout, AlongRecords)]
-    numbers = [layout for layout in aligned if isinstance(layout, RecordIndices)]
-    self_layout = call.layout_of(call["self"])
-    record_dims = {layout.dim for layout in rows} | {layout.dim for layout in numbers}
-    if len(record_dims) > 1:
+    indices, self_layout = Indices.of(call), call.layout_of(call["self"])
+    holding_records: list[AlongRecords | RecordIndices] = [*indices.rows, *indices.positions]
+    if len({layout.dim for layout in holding_records}) > 1:
         raise Mixed(f"{call.name}, {PAIRED}")
-    if not isinstance(self_layout, AlongRecords):  # a shared tensor
-        if numbers or not rows or any(layout != rows[0] for layout in rows):
-            return Unknown(call.name)
-        return rows[0].at(start + rows[0].dim)
-    if self_layout.dim not in indexed:  # the indices are along other dimensions than the records
-        if rows or numbers:
-            raise Mixed(f"{call.name}, {PAIRED}")
-        if adjacent and self_layout.dim < indexed[0]:
-            return self_layout
-        return self_layout.at(after_removal(self_layout.dim, indexed) + depth)
-    selector = aligned[indexed.index(self_layout.dim)]
+    if not isinstance(self_layout, AlongRecords):
+        return index_shared(call, indices)
+    if self_layout.dim in indices.dims:
+        return index_own_rows(call, indices, self_layout)
+    if holding_records:
+        raise Mixed(f"{call.name}, {PAIRED}")
+    if indices.adjacent and self_layout.dim < indices.dims[0]:
+        return self_layout
+    return self_layout.at(after_removal(self_layout.dim, indices.dims) + indices.depth)
+
+
+def index_shared(call: Call, indices: Indices) -> Layout:
+    """Return the layout of the entries that the records select from a shared tensor."""
+    rows = indices.rows
+    if indices.positions or not rows or any(layout != rows[0] for layout in rows):
+        return Unknown(call.name)
+    return rows[0].at(indices.start + rows[0].dim)
+
+
+def index_own_rows(call: Call, indices: Indices, layout: AlongRecords) -> Layout:
+    """Return the layout of the entries that each record selects from its own row. Any other selection among the records is a merge."""
+    selector = indices.layouts[indices.dims.index(layout.dim)]
     # With other values of outer or inner, index b along the dimension may belong to another record than b.
-    one_index_per_record = all((layout.outer, layout.inner) == (1, 1) for layout in (self_layout, *rows))
-    if isinstance(selector, RecordIndices) and len(numbers) == 1 and one_index_per_record:
-        return self_layout.at(start + selector.dim)
+    one_index_per_record = all((other.outer, other.inner) == (1, 1) for other in (layout, *indices.rows))
+    if isinstance(selector, RecordIndices) and len(indices.positions) == 1 and one_index_per_record:
+        return layout.at(indices.start + selector.dim)
     return call.merged("of records by their positions in the batch")
 
 
@@ -310,9 +355,10 @@ def index_put(call: Call) -> Layouts:
     if not isinstance(layout, AlongRecords):
         return layout
     value = call.of("values")
-    if isinstance(value, AlongRecords) and (value.outer, value.inner) != (self_layout.outer, self_layout.inner):
-        return Unknown(call.name)
-    indices = [index for index in call["indices"] if index is not None]
-    dims_after_indexing = call["self"].dim() - len(indices) + max(index.dim() for index in indices)
+    if not isinstance(value, AlongRecords):
+        return self_layout
+    indices = Indices.of(call)
+    dims_after_indexing = call["self"].dim() - len(indices.dims) + indices.depth
     record_dim = layout.dim + call["values"].dim() - dims_after_indexing
-    return self_layout if not isinstance(value, AlongRecords) or value.dim == record_dim else Unknown(call.name)
+    same_layout = (value.dim, value.outer, value.inner) == (record_dim, self_layout.outer, self_layout.inner)
+    return self_layout if same_layout else Unknown(call.name)

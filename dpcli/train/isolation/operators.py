@@ -41,8 +41,7 @@ NOT_REDUCED = 0
 def pointwise(call: Call) -> Layouts:
     """Return the layout of a pointwise operator, or of a loss of each number. The shapes of the arguments are aligned from the right.
 
-    Raises:
-        Mixed: The arguments hold the records along different dimensions.
+    Raises Mixed if the arguments hold the records along different dimensions.
     """
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
         return Unknown(call.name) if call.name.endswith("backward") else call.merged("over the records")
@@ -80,8 +79,7 @@ def product(call: Call) -> Layouts:
     Records along the summed dimension merge. Every other dimension of a factor, such as the rows of the left or the columns of the right
     matrix, has the same number in the product.
 
-    Raises:
-        Mixed: Both factors hold the records, along different dimensions.
+    Raises Mixed if both factors hold the records, along different dimensions.
     """
     left, right = (call[name] for name in OPERANDS[call.name])
     summed_dims = (left.dim() - 1, max(0, right.dim() - 2))

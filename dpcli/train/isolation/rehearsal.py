@@ -27,7 +27,7 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dou
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
-BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension identifies the dimension of the records
+BATCH_SIZES = (7, 11, 13)  # candidates: a size that divides no other length identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 ROUNDS = 3  # rounds of the check, each with fresh random numbers
 FEW = 8  # number of synthetic records whose losses must be finite
@@ -37,8 +37,7 @@ SEED_BITS = 40  # length of the seeds of the program's random numbers
 def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     """Check a program on copies of the model, and return the verdict on it.
 
-    Raises:
-        InputError: The program combines records, changes state in a forward pass, or fails on synthetic records.
+    Raises InputError if the program combines records, changes state in a forward pass, or fails on synthetic records.
     """
     state_before = state(model, loss)
     program = analyze(copy_of(model), loss, draw(2))
@@ -60,22 +59,22 @@ def kind_of_numbers(model: nn.Module, loss: Loss, draw: Draw) -> NumberKind:
     """Return the first kind of floating-point numbers for which no scale raises an error, and the losses at the first scale are finite.
 
     A program may need positive numbers, as a logarithm does, or numbers in a unit interval, as probabilities are. If no kind gives finite
-    losses, the first kind is returned that raises no error, or else the first kind.
+    losses, the result is the first kind that raises no error, or else the first kind of all.
 
     Args:
         model: Copy of the model. Its attributes may change.
     """
-    runs: list[NumberKind] = []
+    first_without_error: NumberKind | None = None
     with restored_generators(model):
         for kind in KINDS:
             with suppress(Exception), torch.enable_grad():  # the program may raise any error
                 scales = kind.scales if has_floats(draw(1)) else (1.0,)
                 batches = [scale_numbers(drawn_as(kind, draw)(FEW), scale) for scale in scales]
-                first_losses, *_ = [per_example_losses(model, loss, batch, FEW) for batch in batches]
-                if bool(first_losses.isfinite().all()):
+                losses = [per_example_losses(model, loss, batch, FEW) for batch in batches]
+                if bool(losses[0].isfinite().all()):
                     return kind
-                runs.append(kind)
-    return (*runs, KINDS[0])[0]
+                first_without_error = first_without_error or kind
+    return first_without_error or KINDS[0]
 
 
 def try_in_own_precision(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
@@ -105,14 +104,13 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
     tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order in the second computation
     with restored_generators(model):
-        for record in (draw(1) for _ in range(TRIED)):
-            seed = secrets.randbits(SEED_BITS)
+        for _ in range(TRIED):
+            record, seed = draw(1), secrets.randbits(SEED_BITS)
             gradient = gradient_after([], copy_of(model), loss, record, seed)
             length = math.hypot(*(float(g.norm()) for g in gradient.values()))
             if length > 0.0:  # a record may have no loss, such as one whose label marks padding
                 break
-        scales = program.numbers.scales if has_floats(record) else program.numbers.scales[:1] * len(program.numbers.scales)
-        earlier_records = [scale_numbers(draw(1), scale) for scale in scales]
+        earlier_records = [scale_numbers(draw(1), scale) for scale in program.numbers.scales]
         later_gradient = gradient_after(earlier_records, copy_of(model), loss, record, seed)
     difference = math.hypot(*(float((later_gradient[name] - g).norm()) for name, g in gradient.items()))
     if math.isfinite(length) and not difference <= tolerance * length:

@@ -11,8 +11,8 @@ from torch import Tensor
 from dpcli.train.engine.batches import Batch
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
-LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
-SPAN = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
+LARGEST_RANGE = 2**52  # number of integers that random numbers in double precision can distinguish
+FEW_VALUES = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
 
 # A function that draws the given number of synthetic records. Every call draws new records.
 Draw = Callable[[int], Batch]
@@ -31,8 +31,7 @@ class NumberKind:
     scales: tuple[float, ...]
 
 
-# Kinds of numbers, the most general first: standard normal ones; ones in the unit interval, which are positive; zeros and ones, which
-# also are counts.
+# Kinds of numbers, the most general first: standard normal numbers, probabilities, and zeros and ones (which are also counts).
 KINDS = (
     NumberKind(lambda normal: normal, (1.0, 1e-3, 30.0, 1e3, 1e6)),
     NumberKind(torch.special.ndtr, (1.0, 0.5, 1e-3)),
@@ -41,7 +40,7 @@ KINDS = (
 
 
 def drawn_as(kind: NumberKind, draw: Draw) -> Draw:
-    """Return a function that draws records whose floating-point numbers are of a kind, given one that draws standard normal ones."""
+    """Return a function that draws records with numbers of a kind, given a function that draws standard normal numbers."""
     return lambda count: as_kind(kind, draw(count))
 
 
@@ -58,9 +57,9 @@ def double(batch: Batch) -> Batch:
 def draws_like(records: Batch) -> Draw:
     """Return a function that draws synthetic records with the shapes and types of some records.
 
-    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, separately for each place in a
-    record: columns of a table may be categories of different numbers. The program accepts labels or tokens of this range. Nothing else
-    depends on the values of the given records.
+    Floating-point numbers are standard normal. Integers are uniform over their range in the given records, so that labels and tokens are
+    valid. Each place in a record has its own range, because columns of a table may be categories of different sizes. Nothing else depends
+    on the values of the given records.
     """
     forms = tree_map(form_of, records)
     return lambda count: tree_map(lambda form: form.draw(count), forms)
@@ -98,7 +97,7 @@ class RecordForm:
         """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
         smallest = self.low.clamp(min=0)
         value_counts = (self.high - smallest).clamp(0, LARGEST_RANGE) + 1
-        if not self.shape and int(value_counts) <= SPAN:  # labels and lengths: even few records have many different values
+        if not self.shape and int(value_counts) <= FEW_VALUES:  # labels and lengths: even few records have many different values
             count, value_count = size[0], int(value_counts)
             permutations = [torch.randperm(value_count, device=self.device) for _ in range(0, count, value_count)]
             numbers = smallest + torch.cat([*permutations, smallest.new_zeros(0)])[:count]
@@ -125,5 +124,5 @@ def scale_numbers(batch: Batch, scale: float) -> Batch:
 
 
 def has_floats(batch: Batch) -> bool:
-    """Check whether a tensor of the batch holds real floating-point numbers."""
+    """Return whether a tensor of the batch holds real floating-point numbers."""
     return any(leaf.is_floating_point() for leaf in tree_leaves(batch))

@@ -73,7 +73,7 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
     """
     findings, stack = IsolationFindings(), ["loss"]
     environment = Shapes(findings)
-    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], names(model))
+    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))
     errors, complete = ReadRecorder(findings), True
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     try:
@@ -102,7 +102,7 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
 
 
 def drops_between_layers(module: nn.Module) -> bool:
-    """Check whether a module is one of torch's recurrent networks with active dropout between its layers.
+    """Return whether a module is one of torch's recurrent networks with active dropout between its layers.
 
     On fake tensors torch runs such a network without the dropout, so the findings do not show that it is random.
     """
@@ -112,8 +112,7 @@ def drops_between_layers(module: nn.Module) -> bool:
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
     """Compute the losses and their gradients, so that the tracker observes them. Operators without a rule are added to the doubts.
 
-    Raises:
-        InputError: The program does not return one loss for each record, which depends on that record alone.
+    Raises InputError if the program does not return one loss for each record, which depends on that record alone.
     """
     findings = tracker.findings
     with torch.enable_grad(), no_validation_by_default():
@@ -131,7 +130,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
 def require_losses(losses: Any, tracker: LayoutTracker) -> None:
     """Check that the program returns one loss for each record, which depends on that record alone. Raises InputError if not.
 
-    Losses of an unknown layout pass, as they are a reason for doubt only.
+    Losses of an unknown layout pass, because they are a reason for doubt only.
     """
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
@@ -172,8 +171,8 @@ def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     return tree_map(column, like)  # type: ignore[no-any-return]
 
 
-def names(model: nn.Module) -> dict[int, str]:
-    """Return the names of the model's tensors, by identity."""
+def tensor_names(model: nn.Module) -> dict[int, str]:
+    """Return the name of each tensor of the model, by the identity of the tensor."""
     return {id(value): name for name, value in (*model.named_buffers(), *model.named_parameters())}
 
 
@@ -223,9 +222,7 @@ def describe_error(problem: BaseException) -> str:
     if not raised_by_torch:
         return raised_at(problem)
     message_lines = str(problem).strip().splitlines()
-    if not message_lines:
-        return type_and_place(problem)
-    return f"{type_and_place(problem)}: {message_lines[0][:LONGEST_MESSAGE]}"
+    return ": ".join([type_and_place(problem), *(line[:LONGEST_MESSAGE] for line in message_lines[:1])])
 
 
 def type_and_place(problem: BaseException) -> str:
@@ -241,7 +238,7 @@ def cause_of(problem: BaseException) -> BaseException:
 
 
 def has_vmap_rules() -> bool:
-    """Check whether any torch.autograd.Function outside of torch defines its own behaviour under vmap, whether the model uses it or not."""
+    """Return whether any torch.autograd.Function outside of torch, used or not, defines its own behaviour under vmap."""
     classes = list(torch.autograd.Function.__subclasses__())
     for cls in classes:  # the list grows within the loop, so that it reaches subclasses of subclasses
         classes.extend(cls.__subclasses__())

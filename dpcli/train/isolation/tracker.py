@@ -1,4 +1,8 @@
-"""A dispatch mode that tracks, operator by operator, along which dimension each tensor holds records, and its findings."""
+"""A dispatch mode that follows a program operator by operator, and tracks along which dimension each tensor holds records.
+
+The layouts are defined in `layout`, and the rule of each operator is in `operators` or `moves`. The mode collects its results in
+`IsolationFindings`: an error if an operator combines records, and otherwise the reasons why the program is not proven to isolate them.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,7 @@ TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
 
 class Unfollowed(Exception):
-    """The program cannot be followed further: it depends on values, which fake tensors do not have, or on the number of records."""
+    """The program cannot be followed further, because it depends on values, which fake tensors lack, or on the number of records."""
 
 
 @dataclass(slots=True)
@@ -144,19 +148,19 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise self.unfollowed("a branch or a shape depends on values") from None
         outputs = list(leaves(result if isinstance(result, list | tuple) else [result]))
-        base = name.rstrip("_") if not name.startswith("__") else name
-        readable = {key: value for key, value in values.items() if key != OPAQUE.get(base)}
-        call = Call(base, readable, outputs, self.layout_of)
+        plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
+        readable = {key: value for key, value in values.items() if key != OPAQUE.get(plain_name)}
+        call = Call(plain_name, readable, outputs, self.layout_of)
         self.record_properties(func, call)
         targets = [(tensor, self.layout_of(tensor)) for tensor in written_tensors(func, values)]
         try:
-            layouts = self.layouts(func, call, [*map(self.layout_of, call.tensors())])
+            layouts = self.result_layouts(func, call)
         except Mixed as mixed:
             raise self.refuse(str(mixed)) from None
         by_output = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
         for output, layout in zip(outputs, by_output, strict=True):
-            self.store(output, consistent(output, layout, base))
-        self.write(base, targets, layouts if isinstance(layouts, list) else [layouts])
+            self.store(output, consistent(output, layout, plain_name))
+        self.write(plain_name, targets, layouts if isinstance(layouts, list) else [layouts])
         return result
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
@@ -210,17 +214,21 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             stored.layout, stored.shape = layout, tuple(tensor.shape)
             stored.has_records |= isinstance(layout, AlongRecords)
 
-    def layouts(self, func: Any, call: Call, layouts: list[Layout]) -> Layouts:
-        """Return the layout of each output, given the layouts of the arguments."""
+    def result_layouts(self, func: Any, call: Call) -> Layouts:
+        """Return the layout of each output of a call, from the layouts of its arguments.
+
+        Raises Mixed if the call combines records with numbers that depend on several of them, or its rule raises it.
+        """
+        arguments = [*map(self.layout_of, call.tensors())]
         in_shape, in_numbers = batch_size_uses(func, call.values)
         uses_shape_only = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
-        if not in_numbers and uses_shape_only and len([*call.tensors()]) == 1:
+        if not in_numbers and uses_shape_only and len(arguments) == 1:
             return [self.created(call, output) for output in call.outputs]
-        unknown = [layout for layout in layouts if isinstance(layout, Unknown)]
+        unknown = [layout for layout in arguments if isinstance(layout, Unknown)]
         if unknown:
             return unknown[0]
-        rows = [layout for layout in layouts if isinstance(layout, AlongRecords | RecordIndices)]
-        merged = [layout for layout in layouts if isinstance(layout, Merged)]
+        rows = [layout for layout in arguments if isinstance(layout, AlongRecords | RecordIndices)]
+        merged = [layout for layout in arguments if isinstance(layout, Merged)]
         if call.name == "arange" and not rows and not merged and (in_shape or in_numbers):
             return indices_layout(call)
         if merged or in_numbers:
@@ -229,14 +237,18 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise Mixed(how)
             return Merged(how)
         if not rows:
-            if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
-                return SHARED
-            return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
+            return self.layouts_without_records(call)
         if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in INDEXING:
             return self.index_layout(call)
         if in_shape and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
         return mark_differing(rule_of(func, call.name)(call), rows)
+
+    def layouts_without_records(self, call: Call) -> Layouts:
+        """Return the layout of each output of a call whose arguments hold no records. An output may still be as long as the batch."""
+        if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
+            return SHARED
+        return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
 
     def created(self, call: Call, output: Tensor) -> Layout:
         """Return the layout of a new tensor, such as one of zeros.
@@ -350,12 +362,12 @@ def as_records(layout: Layout) -> Layout:
 
 
 def counts_records(output: Tensor, dim: int) -> bool:
-    """Check whether a tensor can hold one index for each record. A narrower integer type would overflow."""
+    """Return whether a tensor can hold one index for each record. A narrower integer type would overflow."""
     return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
 
 
 def is_constant(tensor: Tensor) -> bool:
-    """Check whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
+    """Return whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
     return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
 
 

@@ -1,6 +1,6 @@
 """The guard of the user's own training loop. It stops the run if weights or other state changed between two private steps.
 
-Such a change could carry private data into the model without noise.
+A change between the steps could carry private data into the model without noise.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NOT_COMPARED = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
 
 @dataclass(frozen=True, slots=True)
 class FrozenTensor:
-    """A tensor that is not trained, and what was known of it when its numbers were last read.
+    """A tensor that is not trained, with its mark from the last time that its numbers were read.
 
     Attributes:
-        written: Torch's count of writes to the tensor then, and the address of its numbers.
+        written: Torch's count of writes to the tensor at that time, and the address of its numbers.
     """
 
     tensor: Tensor
@@ -53,10 +53,9 @@ class FrozenTensor:
 class Guard:
     """A comparison of a run's state with its state at the start and after the last step.
 
-    The weights and the optimizer state must be as the last step left them. Everything else must be as it was at the start. The records are
-    compared by identity and torch's count of writes before each step, and by value at the end. So are frozen tensors of at least
-    `COPIED_NUMBERS` numbers, because a large model has far more of these than a step computes. `dpcli.train.loop.marks` says how other
-    objects are compared.
+    The weights and the optimizer state must be as the last step left them. Everything else must be as it was at the start. Objects are
+    compared by their marks (`marks`). To save time, records and frozen tensors of at least `COPIED_NUMBERS` numbers are compared by
+    identity and torch's count of writes before each step, and by value at the end only.
 
     Attributes:
         modes: Whether each module was in training mode at the start, and not in evaluation mode. Every step runs in these modes.
@@ -207,8 +206,7 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
 
     A further parameter would be updated by a gradient without noise. A missing parameter would never be updated.
 
-    Raises:
-        InputError: The optimizer lacks a trained parameter, or has a parameter that is not trained.
+    Raises InputError if the optimizer lacks a trained parameter, or has a parameter that is not trained.
     """
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
     trained = trained_parameters(model)

@@ -1,4 +1,4 @@
-"""Fingerprints, called marks, of the state of modules, classes and optimizers. The guard of a loop compares marks of two moments.
+"""Marks: values that change if the state of a module, a class or an optimizer changes. The guard of a loop compares marks of two moments.
 
 Numbers, texts, arrays and containers of these are marked by value. Tensors are marked by identity and by value, and all other objects by
 identity. Modules are found among the registered submodules, and in the lists, tuples and dictionaries that are attributes of modules.
@@ -29,8 +29,8 @@ INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer types by the size of
 SIMPLE_TYPES = frozenset((type(None), bool, int, float, str))  # a value of these types is its own mark
 DEEPEST_NESTING = 32  # a container within this many containers is marked without its parts, so that a search always ends
 SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward pass may call
-COPIED_NUMBERS = 2**16  # a tensor of fewer integers is copied; sums represent a larger one
-COLUMNS = 1021  # odd and not a usual layer width, so that doubling or negating all numbers changes the sum of every row
+COPIED_NUMBERS = 2**16  # a mark copies a tensor of fewer integers, and holds sums of a larger one
+COLUMNS = 1021  # columns of the table that is summed: odd and no usual layer width, so that doubling all numbers changes the sums
 REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module with its parameters, buffers and submodules
 
 
@@ -87,7 +87,7 @@ def numbers(tensor: Tensor) -> TensorValue:
 def _bits(tensor: Tensor) -> Tensor:
     """Return the bits of a tensor's numbers as integers.
 
-    For a large tensor, return the sums over the rows and columns of a table of these integers, and the integers beyond the table.
+    For a large tensor, the integers form a table. Return the sums of its rows and of its columns, and the integers after its last row.
     """
     kind = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
     if tensor.is_complex() or tensor.is_neg():

@@ -42,7 +42,7 @@ UNCHECKED = (
     "such as a training loss.",
 )
 
-# Number of times that a loop may ask for a batch after the last one. A loop over many epochs may, and an endless loop is refused.
+# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused.
 MOST_ENDS = 1_000
 
 

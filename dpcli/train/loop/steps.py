@@ -1,7 +1,7 @@
 """The steps of a run whose training loop is the user's own.
 
-This module checks the order of the caller's calls. It also checks that each step of the optimizer uses the noisy gradient. A step is
-refused under autocast, inference mode or a mode that intercepts operators. It is also refused if other code has hooks on the optimizer.
+`LoopSteps` checks the order of the caller's calls, and that each step of the optimizer uses the noisy gradient and nothing else. The
+functions below it refuse what could change a gradient unseen: autocast, inference mode, modes that intercept operators, and hooks.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def begin(
         InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
     """
 
-    def users_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    def callers_optimizer(model: nn.Module) -> torch.optim.Optimizer:
         require_same_parameters(model, optimizer)
         return optimizer
 
     def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoint | None, folder: str) -> Prepared:
-        return assemble(plan, problem, users_optimizer, None, streams, ranks, saved, folder)
+        return assemble(plan, problem, callers_optimizer, None, streams, ranks, saved, folder)
 
     run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepare_problem)
     trainer = run.prepared.trainer
@@ -111,11 +111,11 @@ class LoopSteps:
         run: Run with its reservation in the ledger.
         guard: Guard that compares the state of the run before and after each step.
         samples: Samples of the remaining steps.
-        phase: Phase of the run, which decides whether the next call is allowed.
+        phase: State of the run, which decides whether the next call is allowed.
         sample: Sample of the step in progress; None between steps.
         gradients: Noisy gradients that the optimizer has not used yet, by parameter name.
         known_epsilon: Number of steps for which epsilon was computed last, and that epsilon.
-        process: Process that began the run. No other process may continue it, because nothing would count the steps of a fork.
+        process: Process that began the run. A fork may not continue it, because nothing would count the steps of the fork.
         lock: Lock that protects changes of the phase.
     """
 

@@ -20,10 +20,10 @@ else:
     Trainer = object  # help(dpcli) then still shows the class, and its constructor says what to install
 
 
-# Arguments of a Trainer that `Private` has.
-OF_PRIVATE = ("train_dataset", "optimizers", "compute_loss_func", "optimizer_cls_and_kwargs")
-# Arguments of a Trainer that contradict private steps: the value that each must have, and the reason.
-REFUSED: dict[str, tuple[Any, str]] = {
+# Arguments of a Trainer that are refused, because `Private` supplies what they state.
+SUPPLIED = ("train_dataset", "optimizers", "compute_loss_func", "optimizer_cls_and_kwargs")
+# Fields of a Trainer's `args` that may contradict private steps: the value that each must have, and the reason.
+REQUIRED: dict[str, tuple[Any, str]] = {
     "gradient_accumulation_steps": (1, "to save memory, set physical_batch_size in the file"),
     "fp16": (False, "a loss scale changes the gradients; put torch.autocast inside the loss, around the call of the model"),
     "bf16": (False, "norms and sums need full precision; put torch.autocast inside the loss, around the call of the model"),
@@ -72,10 +72,10 @@ class PrivateTrainer(Displayed, Trainer):
 
     def __init__(self, private: Private, **named: Any) -> None:
         require("transformers", "torch")
-        for name in OF_PRIVATE:
+        for name in SUPPLIED:
             if named.get(name):
                 raise InputError(f"PrivateTrainer: {name}: expected none, because dpcli.private has it, found one")
-        for name, (required, reason) in REFUSED.items():
+        for name, (required, reason) in REQUIRED.items():
             value = getattr(named.get("args"), name, required)
             if value and value != required:
                 raise InputError(f"PrivateTrainer: args.{name}: expected {required}, found {value}: {reason}")

@@ -22,7 +22,7 @@ from dpcli.train.plan.stages import Stage, is_trainable, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-# A portion is a sequence of consecutive steps. It is a pair: the number of steps before the portion, and the number of its last step.
+# A sequence of consecutive steps, as a pair: the number of steps before it, and the number of its last step.
 Portion = tuple[int, int]
 
 
@@ -140,14 +140,14 @@ class TrainingPlan(PricedFile):
             with_rest: As in `costs`.
         """
         for entry in self.pipeline.mechanisms:
-            # Entries that share this entry's sample run as often as this one.
-            sample_readers = {reader.name for reader in together(entry, self.pipeline.mechanisms)}
-            stage = next((stage for stage in self.stages if stage.entry.name in sample_readers), None)
-            if stage is None:
-                if with_rest:
-                    yield entry
-            elif amount := amounts.get(stage.entry.name):
+            # An entry that shares the sample of a stage runs as often as the stage.
+            sharing_sample = {other.name for other in together(entry, self.pipeline.mechanisms)}
+            stage = next((stage for stage in self.stages if stage.entry.name in sharing_sample), None)
+            amount = 0 if stage is None else amounts.get(stage.entry.name, 0)
+            if stage is not None and amount:
                 yield stage.entry_with(entry, amount)
+            elif stage is None and with_rest:
+                yield entry
 
 
 def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
@@ -202,14 +202,15 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated
     ambiguous = stated is None and len(names) != 1
-    if not names or ambiguous or len(set(names)) != len(names) or not set(names) <= set(by_name):
+    repeated, unknown = len(set(names)) < len(names), not set(names) <= set(by_name)
+    if not names or ambiguous or repeated or unknown:
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several names in order "
             f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
         )
     for name in names:
-        _require_honoured(by_name[name], f'{path}: mechanism["{name}"]')
-        _require_alone(by_name[name], names, pipeline, path)
+        _require_performable(by_name[name], f'{path}: mechanism["{name}"]')
+        _require_own_sample(by_name[name], names, pipeline, path)
         owned = pipeline.privacy.max_contributions or 1
         if owned > 1 and by_name[name].spec.takes_turns and by_name[name].sampling is not None:
             raise InputError(
@@ -219,7 +220,7 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     return [by_name[name] for name in names]
 
 
-def _require_honoured(entry: Entry, place: str) -> None:
+def _require_performable(entry: Entry, place: str) -> None:
     """Raise InputError if training cannot perform an entry as the file declares it."""
     if entry.spec.noise_multiplier is None:  # type: ignore[attr-defined]
         raise InputError(
@@ -229,13 +230,13 @@ def _require_honoured(entry: Entry, place: str) -> None:
         raise InputError(f"{place}: expected no partition, found one: training runs on all of the data")
 
 
-def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
+def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
     """Raise InputError if two entries of a schedule share their samples.
 
-    Entries outside of the schedule may share them. These entries are charged, and not performed.
+    Entries outside of the schedule may share them. Such entries are charged, but training does not perform them.
     """
-    readers = [reader.name for reader in together(entry, pipeline.mechanisms) if reader is not entry]
-    scheduled = [name for name in readers if name in names]
+    others = [other.name for other in together(entry, pipeline.mechanisms) if other is not entry]
+    scheduled = [name for name in others if name in names]
     if scheduled:
         raise InputError(
             f'{path}: mechanism["{entry.name}"].sample: expected a sample that no other entry of the schedule uses, found the sample of '

@@ -15,9 +15,8 @@ from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
 MOST_VALUES = 10_000  # largest number of values of a category; each is an input of the model
-# A whole number with a decimal part of zeros, or a day at midnight. A file writes the whole number 3 as 3.0 if another value of the column
-# is missing or has a fraction. It writes a day with 00:00:00 if another value has a time of day.
-# Matches "3.0" and "2024-05-01 00:00:00"; does not match "3.5" or "2024-05-01 12:00:00".
+# A whole number with a decimal part of zeros ("3.0"), or a day at midnight ("2024-05-01 00:00:00"). A file writes the number 3 as 3.0 if
+# another value of the column is missing or has a fraction, and a day with 00:00:00 if another value has a time of day.
 COLUMN_FORM = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
 NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
 CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)

@@ -58,7 +58,7 @@ class Loop(Train):
     """Training in a Python program, which passes a model, an optimizer, a loss and records to dpcli.private."""
 
     build: ClassVar[str] = "dpcli.train.tasks.custom:refuse"
-    use: ClassVar[str] = "dpcli.train.trained.own:of_a_loop"
+    use: ClassVar[str] = "dpcli.train.trained.own:refuse_loop"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"data": CALLERS, "model": CALLERS, "public": CALLERS},)
 
     task: Annotated[str, TASK] = "loop"

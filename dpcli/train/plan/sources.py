@@ -71,9 +71,6 @@ def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:
 
     The digest of a function covers the source of its module, and of all of the user's own modules that it imports. None of them is
     executed. The digest of a file or a folder covers its content. Files that functions read when they run are not covered.
-
-    Args:
-        table: Table of the file at `path`.
     """
     folder = os.path.dirname(os.path.abspath(path))
     digests = {key: _digest(table[key], folder) for key in SOURCES if isinstance(table.get(key), str)}

@@ -134,7 +134,7 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
     """Add a finding for each name in train.mechanism that is not the name of an entry that training can perform.
 
     Args:
-        tables: Tables of the file, which are valid apart from this.
+        tables: Tables of the file, which passed all other checks.
     """
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
     trainable = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))

@@ -1,7 +1,6 @@
-"""The canaries of an audit. A canary is a synthetic record or gradient.
+"""The canaries of an audit: synthetic records or gradients, each of which is inserted into the run if a fair coin toss says so.
 
-A fair coin toss decides for each canary whether it is inserted into the run. The audit later guesses which canaries were inserted. Its
-success gives a lower bound on epsilon.
+The audit later guesses which canaries were inserted. Its success gives a lower bound on epsilon.
 
 Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846.
 """
@@ -68,7 +67,7 @@ class Canaries:
         """Return the canaries that are in the run."""
         return take(self.records, self.member.nonzero()[:, 0])
 
-    def leave_scores(self, folder: str, problem: Learning) -> None:
+    def write_scores(self, folder: str, problem: Learning) -> None:
         """Write the file that `dpcli audit` reads. It gives the membership of each canary, and minus its loss under the final model."""
         device = next(problem.model.parameters()).device
         with torch.no_grad(), evaluation_mode(problem.model):
@@ -82,8 +81,7 @@ class Canaries:
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of the run in a folder. A new run draws and saves them, and a resumed run reads them again.
 
-    Raises:
-        InputError: The task cannot draw synthetic records, or the saved canaries cannot be read.
+    Raises InputError if the task cannot draw synthetic records, or the saved canaries cannot be read.
     """
     path = os.path.join(folder, CANARIES)
     if resumed:
@@ -116,6 +114,9 @@ def _chunks(batch: Batch, length: int) -> list[Batch]:
 @dataclass(slots=True)
 class GradientCanaries(Ranks):
     """A single process that adds canary gradients to the clipped sums, and correlates each noisy sum with them.
+
+    A trainer passes each sample to `part`, each clipped sum to `reduce`, and each noisy sum to `broadcast_tensors`. The canaries are added
+    and observed there.
 
     Attributes:
         records: Number of records. In a batch, indices from this number on are canaries.
@@ -167,7 +168,7 @@ class GradientCanaries(Ranks):
             self.clipped_sum = None
         return values
 
-    def leave_scores(self, folder: str, problem: Learning) -> None:
+    def write_scores(self, folder: str, problem: Learning) -> None:
         """Write the file that `dpcli audit` reads. It gives the membership of each canary, and the log likelihood ratio of membership."""
         products = torch.stack(self.products).double().numpy()
         scores = np.zeros(len(self.member))
@@ -268,9 +269,10 @@ def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
     source = noise_of(spec, 1.0, insecure_seed(0).noise)
     shapes = {"": torch.Size([DRAWS_PER_STEP * spec.iterations])}
     noise = np.stack([source.next(shapes)[""].double().numpy() for _ in range(steps)])
-    in_batch = (np.arange(steps)[:, None] % count == np.arange(min(count, steps))).astype(float)
     covariance = noise @ noise.T / noise.shape[1]
-    solved = np.linalg.solve(covariance, in_batch)
-    ratios = solved.T @ products - 0.5 * np.sum(in_batch * solved, axis=0)[:, None]
-    means: Array = np.logaddexp.reduce(ratios, axis=0)
-    return means
+    # Column b marks the steps that take batch b. A canary in batch b shifts the mean of the products by this column.
+    shifts = (np.arange(steps)[:, None] % count == np.arange(min(count, steps))).astype(float)
+    solved = np.linalg.solve(covariance, shifts)
+    log_ratios_by_batch = solved.T @ products - 0.5 * np.sum(shifts * solved, axis=0)[:, None]
+    result: Array = np.logaddexp.reduce(log_ratios_by_batch, axis=0)
+    return result

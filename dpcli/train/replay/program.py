@@ -1,8 +1,8 @@
 """Replays of training for an audit. A replay takes the first steps twice, with one record and without it, and with the same random draws.
 
-In the run without the record, every step starts from the weights that the run with the record released. The comparison of a step is thus
-conditional on all earlier releases. Random draws of the model belong to records (`OwnDraws`), so all other records draw the same numbers in
-both runs.
+Differential privacy bounds what a step reveals given all earlier releases. In the run without the record, every step therefore starts from
+the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws`), so all other records draw the
+same numbers in both runs.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ STEPS = 40  # largest number of steps of one replay, which limits its time
 # Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by it.
 ROUNDING = 4.0 * 2.0**-23
 
-Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]  # steps with the record, and steps without it
-Change = Callable[[Tensor], Tensor]  # changes the numbers of the record before the steps
-Choose = Callable[[list["Indices"], np.random.Generator], int]  # returns the index of the record
+StepPairs = tuple[tuple[Step, ...], tuple[Step, ...]]  # steps with the record, and steps without it
+Change = Callable[[Tensor], Tensor]  # function that changes the numbers of the record before the steps
+Choose = Callable[[list["Indices"], np.random.Generator], int]  # function that returns the index of the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Replayed:
     """The claims of a file about a step, and a function that replays steps to test them.
 
     Attributes:
-        replay: Function of a number and a random generator. It returns the steps with the record and the steps without it.
+        replay: Function of the number of the replay and a random generator. It returns the steps with the record and the steps without it.
         unseen: Sentences about properties that replays do not test.
         steps: Number of steps of the shortest replay.
         sampled: Steps of a run in the form that an audit by canary gradients simulates; empty if it cannot simulate them.
     """
 
     declared: Declared
-    replay: Callable[[int, np.random.Generator], Worlds]
+    replay: Callable[[int, np.random.Generator], StepPairs]
     unseen: tuple[str, ...]
     steps: int
     sampled: tuple[SampledSteps, ...]
@@ -64,11 +64,9 @@ class Replayed:
 def replays(path: str) -> Replayed:
     """Return replays of the training that a file declares. Each replay takes the first steps of one entry.
 
-    Sums and noise are in units of C. CASES lists the choices of the record: a random record of the batches, the first of a batch, or the
-    first of the data. Its numbers are unchanged, multiplied by a million, or replaced by NaN.
+    Successive replays go through the entries of the file, and then through `CASES`. Sums and noise are in units of C.
 
-    Raises:
-        InputError: The file declares no training, or training that cannot run.
+    Raises InputError if the file declares no training, or training that cannot run.
     """
     plan = plan_of(path)
     firsts = plan.first_stages
@@ -86,9 +84,9 @@ def replays(path: str) -> Replayed:
     if plan.train.clipping.count_noise is not None:
         unseen.append("the noisy count that moves the clipping norm was not checked")
 
-    def replay(index: int, rng: np.random.Generator) -> Worlds:
+    def replay(index: int, rng: np.random.Generator) -> StepPairs:
         case, entry = divmod(index, len(firsts))
-        return _worlds(plan, firsts[entry], firsts[0], case, rng)
+        return _steps_with_and_without(plan, firsts[entry], firsts[0], case, rng)
 
     steps = min(min(stage.steps, STEPS) for stage in firsts)
     return Replayed(declared, replay, tuple(unseen), steps, tuple(sampled_steps(plan)))
@@ -108,14 +106,14 @@ def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
     return stage.expected_batch / plan.size
 
 
-def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> Worlds:
-    """Return the steps with the record and without it.
+def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> StepPairs:
+    """Return the steps with a record and without it.
 
     The noise is scaled to the noise of the first entry, because one standard deviation is declared for all entries.
 
     Args:
         first: First stage of the first entry.
-        case: Number of the case, modulo the number of CASES.
+        case: Number of the case. After the last of `CASES`, the first one follows again.
     """
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
@@ -171,6 +169,8 @@ def _run(
 class _Recorder(Ranks):
     """A single process that records the sums and the noise of each step.
 
+    A trainer passes each clipped sum to `reduce`, and each noisy sum to `broadcast_tensors`. The recorder observes both there.
+
     Attributes:
         noise_factor: Factor by which recorded noise is multiplied. Sums and noise are also divided by C.
         follow: Values that another run released. They replace the values of this run; None to release its own values.
@@ -179,7 +179,7 @@ class _Recorder(Ranks):
         batch: Indices of the records of the current step.
         sums: Clipped sums of the current step, in units of C; empty between steps.
         bound: Function that returns the current C.
-        draws: Random draws of the records, which are told the number of each step.
+        draws: Random draws of the records, which depend on the number of the step.
     """
 
     noise_factor: float
@@ -272,7 +272,7 @@ def _not_a_number(value: Tensor) -> Tensor:
     return torch.full_like(value, float("nan"))
 
 
-# Pairs of a choice of the record and a change of its numbers.
+# Choices of the record, each with a change of its numbers.
 CASES: tuple[tuple[Choose, Change], ...] = (
     (_any_drawn, _as_it_is),
     (_first_drawn, _large),

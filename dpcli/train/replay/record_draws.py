@@ -1,10 +1,10 @@
 """Random draws of a model that belong to records. If one record is removed, all other records still draw the same numbers.
 
-A replay (`program`) compares a run with a record to a run without it, so the draws of the other records must not differ.
+An audit replays a run with one record and without it (`program`), so the draws of the other records, such as dropout, must not differ.
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
-and the number of earlier draws in the forward pass. The seed does not depend on the other records, their order, or the size of a
-micro-batch. A draw without a dimension of records, such as one coin for the whole batch, is made once from the seed of the step.
+and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the
+whole batch, such as one coin, is made once from the seed of the step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +48,19 @@ class RecordRows(NamedTuple):
     per_record: int
 
 
+@dataclass(slots=True)
+class PossibleRows:
+    """The positions that the records may have in a draw, as far as the forward passes so far show.
+
+    Attributes:
+        rows: Positions that fit the shape of the draw in all of these passes.
+        sizes: Batch sizes of these passes.
+    """
+
+    rows: set[RecordRows]
+    sizes: set[int] = field(default_factory=set)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
     """Keys of the records of a batch.
@@ -71,8 +84,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         keys: Keys of these records; None before the first draw.
         draw_count: Number of draws so far in the forward pass.
         forward_key: Hash of the seed, the step and torch's seed, from which the seeds of draws are computed.
-        rows: Possible positions of the records in each draw, and the batch sizes from which they were inferred. The key consists of the
-            number of the draw in the forward pass, and of its number of dimensions.
+        rows: Possible positions of the records, by the number of the draw in the forward pass and its number of dimensions.
     """
 
     def __init__(self, seed: int) -> None:
@@ -83,7 +95,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.keys: BatchKeys | None = None
         self.draw_count = 0
         self.forward_key = b""
-        self.rows: dict[tuple[int, int], tuple[set[RecordRows], set[int]]] = {}
+        self.rows: dict[tuple[int, int], PossibleRows] = {}
 
     def loss(self, plain: Loss) -> Loss:
         """Return a loss that computes the given loss with separate draws for each record."""
@@ -135,8 +147,8 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def seed_draw(self, key: bytes) -> None:
         """Seed torch's generators from a key and the number of the draw."""
-        digest = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
-        seed_all(int.from_bytes(digest, "little") >> 1)
+        seed = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
+        seed_all(int.from_bytes(seed, "little") >> 1)
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordRows | None:
         """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
@@ -146,12 +158,11 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         count = len(keys.keys)
         if keys.mapped:
             return RecordRows(0, 1) if shape and shape[0] == count else None
-        possible = {RecordRows(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
-        place = (self.draw_count, len(shape))
-        possible_before, sizes = self.rows.get(place, (possible, set()))
-        possible, sizes = possible_before & possible, sizes | {count}
-        self.rows[place] = possible, sizes
-        certain = [rows for rows in possible if rows.per_record == 1 or len(sizes) > 1]
+        fitting = {RecordRows(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
+        possible = self.rows.setdefault((self.draw_count, len(shape)), PossibleRows(fitting))
+        possible.rows &= fitting
+        possible.sizes.add(count)
+        certain = [rows for rows in possible.rows if rows.per_record == 1 or len(possible.sizes) > 1]
         return min(certain, key=lambda rows: (rows.per_record != 1, rows), default=None)
 
 
@@ -198,7 +209,7 @@ def record_part(value: Any, rows: RecordRows, count: int, dimensions: int, recor
 
 
 def join(parts: Sequence[Any], rows: RecordRows) -> Any:
-    """Return the draws of all records as one tensor. Return None if they are no rows of records, such as a permutation of the batch."""
+    """Return the draws of all records as one tensor; None if a draw has no rows of records, as a permutation of the batch."""
 
     def has_rows(tensor: Tensor) -> bool:
         return tensor.dim() > rows.dimension and tensor.shape[rows.dimension] == rows.per_record
@@ -256,5 +267,5 @@ def only_torch_draws() -> Iterator[None]:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Check whether two states of numpy's generator are equal."""
+    """Return whether two states of numpy's generator are equal."""
     return bool(np.array_equal(a["state"]["key"], b["state"]["key"]) and a["state"]["pos"] == b["state"]["pos"])

@@ -85,7 +85,8 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
     require_same_books("--resume", saved.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
     if ledger is not None:
         require_going_on("--resume", saved.run, ledger, "run")
-    if saved.step < plan.steps and not never_started(ledger, saved):  # otherwise there is no step that could be repeated
+    has_steps_to_repeat = saved.step < plan.steps and not never_started(ledger, saved)
+    if has_steps_to_repeat:
         stage = plan.stage_at(saved.step)
         if not saved.clean or (stage.indivisible and saved.step > stage.start):
             saved.resumed.append(saved.step)
@@ -96,9 +97,9 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
 
 
 def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
-    """Return whether the run is only reserved in the ledger, so that it took no step. A state is saved before the charge, so it may exist.
+    """Return whether the run took no step, because it is only reserved in the ledger. Without a ledger, the result is False.
 
-    The result is False without a ledger.
+    Such a run may have a saved state, because the state is saved before the charge.
     """
     if ledger is None or initial.step > 0:
         return False
@@ -111,17 +112,18 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 
     If it does, the run was killed after it had written its result and before it removed its state. The state is then removed.
 
-    Raises:
-        InputError: The run has ended.
+    Raises InputError if the run has ended.
     """
     try:
         saved, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
         return
-    charged = None if ledger is None else ledger.state().runs.get(saved.run)
-    committed = charged is not None and charged.status == "committed"
-    if saved.run != result.run or saved.charged != (ledger is not None) or (saved.charged and not committed):
+    if saved.run != result.run or saved.charged != (ledger is not None):
         return
+    if ledger is not None:
+        charged = ledger.state().runs.get(saved.run)
+        if charged is None or charged.status != "committed":
+            return
     remove_state(folder)
     raise InputError(
         f"{folder}: expected an unfinished run, found one that has ended and left its model. Its old state was removed just now; "
@@ -133,9 +135,8 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 class RunCharge:
     """The charge of a run. It is reserved before the first step, and released if the run stops before that step.
 
-    The run is charged before its first sum over private records, not only before its first noise. A step reads records before it draws
-    noise, and may fail because of a record. If such a failure released the charge, the ledger would reveal something about the record.
-    Before the first sum, a failure depends only on the file, the program and synthetic records.
+    The run is charged before its first sum over private records. From then on, a failure may depend on a record, and a released charge
+    would reveal that. Before the first sum, a failure depends only on the file, the program and synthetic records.
 
     Attributes:
         key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
@@ -194,8 +195,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoin
     After a crash it is unknown how many steps followed the last saved state. The steps up to the next state are therefore charged again,
     under a separate key. After a clean stop, no step is repeated and nothing is reserved.
 
-    Raises:
-        Denied: The ledger refuses the cost.
+    Raises Denied if the ledger refuses the cost.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not initial.model or never_started(ledger, initial)

@@ -1,6 +1,6 @@
-"""The description of a run, a JSON file in the run's folder. This module reads and checks it, without torch.
+"""The description of a run: a JSON file in its folder, with facts about the model, the guarantee, and the digests of the files.
 
-It also returns the guarantee for a new description.
+The module reads and checks a description without torch, and computes the guarantee of a new one.
 """
 
 from __future__ import annotations
@@ -127,8 +127,7 @@ def digest_of(path: str) -> str:
 def description_in(folder: str) -> Description:
     """Return the description of the run in a folder.
 
-    Raises:
-        InputError: The folder does not exist, holds no run that has ended, or has a missing or malformed description.
+    Raises InputError if the folder does not exist, holds no run that has ended, or has a missing or malformed description.
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):
@@ -136,13 +135,11 @@ def description_in(folder: str) -> Description:
     if not os.path.lexists(path):
         raise _undescribed(folder)
     try:
-        content = json.loads(_text(path), object_pairs_hook=unique_names)
-        valid = _well_formed(content)
+        content = json.loads(_bytes_of(path), object_pairs_hook=unique_names)
+        _require_well_formed(content)
         repeated = tuple((int(start), int(stop)) for start, stop in content["repeated"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        valid, repeated = False, ()
-    if not valid:
-        raise InputError(f"{path}: not a description that this version of dpcli train writes")
+        raise InputError(f"{path}: not a description that this version of dpcli train writes") from None
     return Description(
         folder=folder,
         version=content["dpcli"],
@@ -157,7 +154,7 @@ def description_in(folder: str) -> Description:
     )
 
 
-def _text(path: str) -> bytes:
+def _bytes_of(path: str) -> bytes:
     """Return the content of a description file. Raises ValueError if it is too long."""
     data = read_bytes(path, "the description of a run")
     if len(data) > MAX_BYTES:
@@ -165,27 +162,32 @@ def _text(path: str) -> bytes:
     return data
 
 
-def _well_formed(content: Mapping[str, Any]) -> bool:
-    """Check the form of a description. For some malformed descriptions, KeyError, TypeError or ValueError is raised instead."""
+def _require_well_formed(content: Mapping[str, Any]) -> None:
+    """Raise KeyError, TypeError or ValueError if a description lacks a name, or has a value of the wrong form."""
     if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
-        return False
+        raise ValueError("not a description")
+    if type(content["ledger"]) not in (dict, type(None)):
+        raise ValueError("ledger")
     files = content["files"]
     if not files.keys() >= set(RUN_FILES) or not all(map(is_run_file, files)):
-        return False
+        raise ValueError("files")
     if any(type(digest) is not str for digest in files.values()):
-        return False
-    return type(content["ledger"]) in (dict, type(None)) and _is_guarantee(content["guarantee"])
+        raise ValueError("files")
+    _require_guarantee(content["guarantee"])
 
 
-def _is_guarantee(values: Mapping[str, Any]) -> bool:
-    """Return whether the values form a guarantee. Its epsilon must be finite if the run was private, and None otherwise."""
+def _require_guarantee(values: Mapping[str, Any]) -> None:
+    """Raise KeyError, TypeError or ValueError unless the values form a guarantee.
+
+    Its epsilon must be finite if the run was private, and None otherwise.
+    """
     private, epsilon, delta = values["private"], values["epsilon"], values["delta"]
     if type(private) is not bool or any(type(values[name]) is not str for name in ("unit", "adjacency", "accountant")):
-        return False
-    if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
-        return False
-    rows_from_content(values.get("rows"), values.get("window", ()))  # raises an error for malformed values
-    return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
+        raise ValueError("guarantee")
+    valid_epsilon = type(epsilon) is float and 0.0 <= epsilon < math.inf if private else epsilon is None
+    if not valid_epsilon or type(delta) is not float or not 0.0 <= delta < 1.0:
+        raise ValueError("guarantee")
+    rows_from_content(values.get("rows"), values.get("window", ()))
 
 
 def is_run_file(name: str) -> bool:

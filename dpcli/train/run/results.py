@@ -100,7 +100,7 @@ def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Led
     if not prepared.trainer.ranks.first:
         return outcome
     if prepared.canaries is not None:
-        prepared.canaries.leave_scores(folder, prepared.problem)
+        prepared.canaries.write_scores(folder, prepared.problem)
     try:
         _write_model(outcome, prepared)
         write_description(outcome, prepared.problem, ledger)

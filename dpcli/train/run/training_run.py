@@ -111,8 +111,7 @@ def estimate(plan: TrainingPlan) -> Estimate | str:
 
     If a library is not installed or a model is not downloaded, return a message about it instead.
 
-    Raises:
-        InputError: The run itself would be refused.
+    Raises InputError if the run itself would be refused.
     """
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'dpcli[train]'"

@@ -134,8 +134,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
     """Yield uniform subsets of the declared size. If only a rate is declared, their size is that share of the records, rounded down.
 
-    Raises:
-        InputError: There is no rate, or the size is 0 or exceeds the accounted share of the records.
+    Raises InputError if there is no rate, or the size is 0 or exceeds the accounted share of the records.
     """
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size

@@ -123,8 +123,7 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
 
     The gradients and the noisy count together then cost as much as the declared mechanism.
 
-    Raises:
-        InputError: The count alone would cost at least as much as the declared mechanism.
+    Raises InputError if the count alone would cost at least as much as the declared mechanism.
     """
     assert isinstance(spec, GaussianSpec) and spec.noise_multiplier is not None
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))

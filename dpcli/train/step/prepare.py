@@ -1,4 +1,4 @@
-"""The preparation of a run. It combines a plan with its data, model, optimizer and canaries into a trainer that can take steps."""
+"""The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps."""
 
 from __future__ import annotations
 
@@ -124,8 +124,7 @@ class Prepared:
     def require_buffers(self) -> None:
         """Check that training has changed no buffer. A changed buffer may depend on private data without noise.
 
-        Raises:
-            InputError: A buffer has changed.
+        Raises InputError if a buffer has changed.
         """
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
@@ -293,8 +292,7 @@ def _inserted_canaries(
 def _device(device: str) -> str:
     """Return the device of this process. For "cuda" under torchrun, this is the GPU with the number in LOCAL_RANK.
 
-    Raises:
-        InputError: The machine does not have the declared device.
+    Raises InputError if the machine does not have the declared device.
     """
     count = torch.cuda.device_count() if device.startswith("cuda") else 1
     number = int(device.partition(":")[2] or 0)
@@ -323,8 +321,7 @@ def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:
 def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, saved: Checkpoint | None) -> AdaptiveNorm | None:
     """Return the adaptive clipping norm; None for other clipping styles.
 
-    Raises:
-        InputError: The plan has several stages or correlated noise, which adaptive clipping does not support.
+    Raises InputError if the plan has several stages or correlated noise, which adaptive clipping does not support.
     """
     count_noise = plan.train.clipping.count_noise
     if not isinstance(clip, Adaptive) or count_noise is None:

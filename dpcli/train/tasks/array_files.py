@@ -1,6 +1,7 @@
-"""Readers of the records of a classification task, which return arrays.
+"""The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
-The records come from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function. Error messages quote no value.
+`_read` returns the records of a source, and `_checked` checks them. `arrays` combines the private and the public records. Error messages
+quote no value, because the records are private.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# Format of the header of a member in a zip file. It contains the lengths of the member's name and of its extra field.
+# Header of a member in a zip file, of which only the lengths of the member's name and of its extra field are read.
 MEMBER_HEADER = struct.Struct("<26xHH")
 CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory
 
@@ -184,8 +185,8 @@ def _digit_rows(path: str) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayTable:
-    """Checked records.
+class CheckedRecords:
+    """Records of one source after all checks.
 
     Attributes:
         inputs: Inputs as float32, of shape (n, ...).
@@ -205,12 +206,9 @@ class Arrays:
     """The private records, and the records that the file declares public.
 
     Attributes:
-        inputs: Inputs of the private records as float32, of shape (n, ...).
-        labels: Labels of the private records as int64, of shape (n,).
-        public_inputs: Inputs of the public records; None if there are none.
-        public_labels: Labels of the public records; None if there are none.
+        inputs, labels, units: Private records, as in `CheckedRecords`.
+        public_inputs, public_labels: Public records; None if there are none.
         classes: Declared number of labels.
-        units: Owner of each private record, of shape (n,); None if the file does not declare units.
     """
 
     inputs: Array
@@ -224,32 +222,25 @@ class Arrays:
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
     """Return the data of a [train] table. The private records are restricted to the window `rows` if it is given.
 
-    Raises:
-        InputError: The data cannot be read, or a number is not finite.
+    Raises InputError if the data cannot be read, or a number is not finite.
     """
     classes = _classes(train, path)
-    table = _load(train.data, "data", train, classes, path, rows)
+    private = _load(train.data, "data", train, classes, path, rows)
     if train.public is None:
-        return Arrays(table.inputs, table.labels, None, None, classes, table.units)
-    if train.public != "held-out":
-        public = _load(train.public, "public", train, classes, path, rows)
-        if public.inputs.shape[1:] != table.inputs.shape[1:]:
-            raise InputError(f"{path}: train.public: expected records of the same shape as the private records")
-        if table.names and public.names and table.names != public.names:
-            raise InputError(
-                f"{path}: train.public: expected the columns of the private records in the same order; with train.columns, columns are "
-                "read by name and may have any order"
-            )
-        return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
-    public_rows = held_out(len(table.labels), train.held_out, table.units, path)
-    private_rows = ~public_rows
-    return Arrays(
-        inputs=table.inputs[private_rows],
-        labels=table.labels[private_rows],
-        public_inputs=table.inputs[public_rows],
-        public_labels=table.labels[public_rows],
-        classes=classes,
-    )
+        return Arrays(private.inputs, private.labels, None, None, classes, private.units)
+    if train.public == "held-out":
+        public_rows = held_out(len(private.labels), train.held_out, private.units, path)
+        kept = private.inputs[~public_rows], private.labels[~public_rows]
+        return Arrays(*kept, private.inputs[public_rows], private.labels[public_rows], classes)
+    public = _load(train.public, "public", train, classes, path, rows)
+    if public.inputs.shape[1:] != private.inputs.shape[1:]:
+        raise InputError(f"{path}: train.public: expected records of the same shape as the private records")
+    if private.names and public.names and private.names != public.names:
+        raise InputError(
+            f"{path}: train.public: expected the columns of the private records in the same order; with train.columns, columns are "
+            "read by name and may have any order"
+        )
+    return Arrays(private.inputs, private.labels, public.inputs, public.labels, classes, private.units)
 
 
 def _classes(train: Classification, path: str) -> int:
@@ -259,7 +250,7 @@ def _classes(train: Classification, path: str) -> int:
     return train.label_count or DIGIT_COUNT
 
 
-def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
+def labelled_records(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> CheckedRecords:
     """Return labelled records from a source that the user names. Raises InputError if they cannot be read.
 
     Args:
@@ -267,33 +258,32 @@ def table_in(source: str, train: Classification, classes: int, rows: RowWindow |
         rows: Window of rows that the model was trained on; None for all rows.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
-    return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
+    return _checked(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
 
 
-def _load(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> ArrayTable:
+def _load(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> CheckedRecords:
     """Return the checked records of a source that the file at `path` names under `key`."""
-    place = f"{path}: train.{key}"
-    return _table(_read(source, key, train, path, place, rows), key, train, classes, path, place)
+    stated = f"{path}: train.{key}"
+    return _checked(_read(source, key, train, path, stated, rows), key, train, classes, path, stated)
 
 
-def _table(parts: RawRecords, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
-    """Return records after all checks. Raises InputError if one fails."""
-    inputs, labels = inputs_of(parts.inputs, train.shift, place), labels_of(parts.labels, classes, place, path)
+def _checked(raw: RawRecords, key: str, train: Classification, classes: int, path: str, stated: str) -> CheckedRecords:
+    """Return records after all checks. Raises InputError if one fails. The arguments are those of `_read`."""
+    inputs, labels = inputs_of(raw.inputs, train.shift, stated), labels_of(raw.labels, classes, stated, path)
     if len(inputs) != len(labels):
-        raise InputError(f"{place}: expected one label for each record, but their numbers differ")
+        raise InputError(f"{stated}: expected one label for each record, but their numbers differ")
     if not len(labels):
-        raise InputError(f"{place}: there are no records")
-    units = in_blocks(parts.units, parts.blocks, path) if parts.units is not None and key == "data" else None
+        raise InputError(f"{stated}: there are no records")
+    units = in_blocks(raw.units, raw.blocks, path) if raw.units is not None and key == "data" else None
     if units is not None and units.shape != labels.shape:
         raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
-    return ArrayTable(inputs, labels, units, parts.names)
+    return CheckedRecords(inputs, labels, units, raw.names)
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
     """Return inputs of shape (n, ...) as float32, after the declared shift is subtracted.
 
-    Raises:
-        InputError: The values are no array of this shape, or a number is not finite.
+    Raises InputError if the values are no array of this shape, or a number is not finite.
     """
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
@@ -361,13 +351,10 @@ def _read(source: str, key: str, train: Classification, path: str, stated: str, 
 
 def _returned(parts: Any, key: str, train: Classification, place: str) -> RawRecords:
     """Return the records that the user's function returned. Owners of public records are optional and ignored."""
-    owned = train.units is not None
-    needs_units = owned and key == "data"
-    may_have_units = owned and key == "public"
-    counts = {3} if needs_units else {2}
-    if may_have_units:
-        counts.add(3)
-    if not isinstance(parts, tuple | list) or len(parts) not in counts:
+    needs_units = train.units is not None and key == "data"
+    may_have_units = train.units is not None and key == "public"
+    lengths = (3,) if needs_units else (2,)
+    if not isinstance(parts, tuple | list) or not (len(parts) in lengths or (may_have_units and len(parts) == 3)):
         # The message omits the number of parts, which may be the number of records.
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
         expected = "(inputs, labels, units)" if needs_units else "(inputs, labels)"

@@ -29,8 +29,7 @@ SCORED_TOGETHER = 1024  # number of records whose scores are computed at once; t
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """Return the model that [train] names, for examples of the given shape.
 
-    Raises:
-        InputError: The model is unknown, or the user's function does not build one.
+    Raises InputError if the model is unknown, or the user's function does not build one.
     """
     if ":" in train.model:
         return build_model(train.model, train.data, path)

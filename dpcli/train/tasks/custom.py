@@ -34,8 +34,7 @@ def build(train: Custom, path: str) -> Learning:
 
     The model function returns an nn.Module. The data function returns records or, with train.units, a pair of records and their owners.
 
-    Raises:
-        InputError: A function cannot be imported, raises an error, or returns an object of another kind.
+    Raises InputError if a function cannot be imported, raises an error, or returns an object of another kind.
     """
     model = build_model(train.model, train.data, path)
     records, units = _data(train, path, model)
@@ -179,8 +178,7 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
 def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     """Return records from tensors or arrays, or from a dataset, which is read item by item.
 
-    Raises:
-        InputError: The object is a DataLoader, a dataset without a length, or neither a dataset nor arrays.
+    Raises InputError if the object is a DataLoader, a dataset without a length, or neither a dataset nor arrays.
     """
     if isinstance(data, DataLoader):
         raise InputError(

@@ -71,7 +71,6 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     """Return the index of each label among the declared labels, of shape (n,). Raises InputError for another or a missing label.
 
     Args:
-        labels: Declared labels.
         place: As in `encoded`.
         only: As in `encoded`.
     """

@@ -145,8 +145,7 @@ def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], 
 def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     """Return for each row of an arrow table whether it is in the window.
 
-    Raises:
-        InputError: The column that determines the block is missing, or has the wrong type.
+    Raises InputError if the column that determines the block is missing, or has the wrong type.
     """
     import pyarrow
 
@@ -194,12 +193,13 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
     if not place.endswith(".csv"):
         return f"{place}: row {row + 1:,}"
     with open(place, newline="", encoding="utf-8-sig") as file:
-        reader, before, counted = csv.reader(file, strict=True), 0, -1  # row -1 is the line of names
-        for line in reader:
-            if line and counted == row:
+        reader = csv.reader(file, strict=True)
+        number, first_line = -1, 1  # row -1 has the names of the columns; a row may have several lines
+        for values in reader:
+            if values and number == row:
                 break
-            counted, before = counted + bool(line), reader.line_num
-    return f"{place}:{before + 1}"
+            number, first_line = number + bool(values), reader.line_num + 1
+    return f"{place}:{first_line}"
 
 
 def _number_in_file(place: str, row: int, only: RowWindow) -> int:
@@ -268,9 +268,8 @@ def _is_missing(owner: Any) -> bool:
 def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
     """Return the unit of each record, of shape (n,). A unit is an integer that identifies a pair of an owner and a block.
 
-    An owner's records are then bounded in each block separately. Otherwise the selection of records in one block would depend on the
-    owner's records in other blocks. If the owner's records of one block were removed, records of other blocks would replace them in the
-    selection, which is a second change.
+    The records of an owner are then bounded in each block separately. Otherwise the selection of records in one block would depend on the
+    owner's records in other blocks: if those of one block were removed, records of other blocks would take their places.
 
     Args:
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
@@ -307,8 +306,7 @@ def _refusal(place: str, problem: str) -> InputError:
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
     """Return for each of `count` records whether it is held out as public, which every k-th is.
 
-    Raises:
-        InputError: The records have owners, or the share is more than one half.
+    Raises InputError if the records have owners, or the share is more than one half.
     """
     if units is not None:
         raise InputError(

@@ -149,7 +149,6 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
 
     Args:
         base: Folder or name of the frozen model, as in the training file.
-        folder: Folder to write to.
     """
     if isinstance(model, Prompted):
         _save_prompt(model, base, folder)

@@ -222,8 +222,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
 
     Return None if the model is the user's own and [train] names no tokenizer.
 
-    Raises:
-        InputError: The tokenizer cannot be loaded.
+    Raises InputError if the tokenizer cannot be loaded.
     """
     source = tokenizer_source(train)
     if source is None:

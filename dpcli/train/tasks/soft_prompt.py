@@ -77,8 +77,7 @@ def public_records(
 def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> Tensor:
     """Return the first token of each label's word, of shape (labels,).
 
-    Raises:
-        InputError: Two labels have the same token, or a token is not in the model's vocabulary.
+    Raises InputError if two labels have the same token, or a token is not in the model's vocabulary.
     """
     chosen = train.verbalizers or train.labels
     first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]

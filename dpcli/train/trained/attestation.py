@@ -1,6 +1,7 @@
 """The attestation of a training run, and its verification. An attestation is an in-toto statement about the file of the model.
 
 The attestation is unsigned. A tool such as cosign can sign its bytes as the payload of a DSSE envelope. This module does not import torch.
+
 Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
 """
 
@@ -43,18 +44,16 @@ def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
     description = description_in(folder)
     if description.guarantee["private"] is not True:
         raise InputError(f"{folder}: the run is NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")
-    changed = description.changed()
-    if changed:
-        raise InputError(f"{description.path(changed[0])}: changed or removed after training (SHA-256 differs)")
-    plan = require_claim(description, plan_of(description.path(PIPELINE)))
+    description.require_unchanged(*description.files)
+    plan = confirmed_plan(description, plan_of(description.path(PIPELINE)))
+    predicate = _predicate(description)
+    if certificate is not None:
+        predicate["certificate"] = _proof_data(description, plan, certificate)
     return {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
         "predicateType": PREDICATE_TYPE,
-        "predicate": {
-            **_predicate(description),
-            **({} if certificate is None else {"certificate": _proof_data(description, plan, certificate)}),
-        },
+        "predicate": predicate,
     }
 
 
@@ -73,7 +72,7 @@ def _predicate(description: Description) -> dict[str, Any]:
 
 
 def _proof_data(description: Description, plan: TrainingPlan, certificate: str) -> dict[str, Any]:
-    """Return what a certificate proves of a run, as JSON values. Steps that the run may have repeated count twice there too."""
+    """Return the certificate and the bound that it proves for a run, as JSON values. The bound counts repeated steps twice."""
     pipeline, stated = plan.account_with(description.repeated).pipeline, description.guarantee
     proof = named_proof(certificate, pipeline, stated["epsilon"], stated["delta"])
     return {**_resource("certificate", proof.digest), "epsilon": proof.epsilon, "delta": proof.delta}
@@ -89,8 +88,8 @@ def _adapter(description: Description) -> list[str]:
     return sorted(description.files.keys() - {*RUN_FILES})
 
 
-def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
-    """Return the plan on the run's blocks and rows.
+def confirmed_plan(description: Description, plan: TrainingPlan) -> TrainingPlan:
+    """Return the plan on the run's blocks and rows, after a comparison of the run's guarantee with the cost of the plan.
 
     Raises InputError if the run claims a guarantee that this version's accountants do not confirm for its file.
     """
@@ -98,13 +97,13 @@ def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
         raise InputError(
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
         )
-    claimed = dict(description.guarantee)
+    claimed = description.guarantee
     plan_of_run = _on_its_blocks(description, plan).on_rows(description.rows)
     priced = guarantee(plan_of_run, description.repeated, private=True)
-    cost, stated = priced["epsilon"], claimed["epsilon"]
-    if not stated >= cost * (1.0 - ROUNDING):
+    if not claimed["epsilon"] >= priced["epsilon"] * (1.0 - ROUNDING):
         raise InputError(
-            f"{description.path(DESCRIPTION)}: expected epsilon {cost!r} or more, the cost of its file, found {stated!r}"
+            f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, the cost of its file, "
+            f"found {claimed['epsilon']!r}"
         )
     may_differ = {"epsilon", "accountant"}  # versions of dpcli may compute another bound by another accountant
     for name in sorted((priced.keys() | claimed.keys()) - may_differ):
@@ -118,8 +117,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
     """Return the plan with the run's window if a command option set the window. The cost does not depend on it.
 
-    Raises:
-        InputError: The guarantee and the ledger's entry name different windows.
+    Raises InputError if the guarantee and the ledger's entry name different windows.
     """
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
@@ -182,26 +180,26 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
 def _read(file: str) -> tuple[dict[str, Any], bool]:
     """Return the statement in a file, and whether its envelope has signatures. The envelope may be in a Sigstore bundle.
 
-    Raises:
-        InputError: The file contains no statement by dpcli.
+    Raises InputError if the file contains no statement by dpcli.
     """
     data = read_bytes(file, KIND)
     try:
         if len(data) > MAX_BYTES:
-            raise ValueError
+            raise ValueError("too long")
         content = json.loads(data, object_pairs_hook=unique_names)
         envelope = content.get("dsseEnvelope", content)
-        signed = "payload" in envelope and any(envelope.get("signatures", ()))
+        signed = False
         if "payload" in envelope:
             if envelope["payloadType"] != PAYLOAD_TYPE:
-                raise ValueError
+                raise ValueError("payloadType")
+            signed = any(envelope.get("signatures", ()))
             content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
-        types = (content["_type"], content["predicateType"])
-        valid = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(content["predicate"]["guarantee"]) is dict
+        if (content["_type"], content["predicateType"]) != (STATEMENT_TYPE, PREDICATE_TYPE):
+            raise ValueError("_type")
+        if type(content["predicate"]["guarantee"]) is not dict:
+            raise ValueError("guarantee")
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
-        valid = False
-    if not valid:
-        raise InputError(f"{file}: not {KIND}, nor a signed envelope of one")
+        raise InputError(f"{file}: not {KIND}, nor a signed envelope of one") from None
     return content, signed
 
 

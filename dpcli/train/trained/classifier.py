@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import DIGITS, Classification
 from dpcli.train.run.description import Description
-from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, table_in
+from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, labelled_records
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
 from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.files import column_table
@@ -145,7 +145,7 @@ class Classifier(TrainedModel):
     def measured(self, source: str, path: str) -> Metrics:
         if path:
             return measure_of(self.module, arrays(self.train, path, self.description.rows))()
-        table = table_in(source, self.train, self.classes, self.description.rows)
+        table = labelled_records(source, self.train, self.classes, self.description.rows)
         inputs = self._as_trained(table.inputs, source)
         data = Arrays(inputs, table.labels, inputs, table.labels, self.classes)  # only the public records are measured
         return measure_of(self.module, data)()

@@ -1,7 +1,7 @@
 """Folders for the Hugging Face Hub. A folder has the weights, the tokenizer, the statement and a model card of a run.
 
 A model of transformers is written by transformers, and read again for comparison. An adapter is written in the format of PEFT, and any
-other model in the format of `dpcli.load_model`. The folder is computed from released files, so its publication costs no epsilon.
+other model in the format of `dpcli.load_model`. All of it was released by the run, so publishing the folder costs no epsilon.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def model_card(description: Description, written: HubFolder) -> str:
     }
     return (
         f"---\n{_yaml(front)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
-        f"Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n{_deeper(statement)}"
+        "Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n"
+        f"{_one_level_deeper(statement)}"
     )
 
 
@@ -196,6 +197,6 @@ def _line(text: str) -> str:
     return "".join(f"\\{character}" if character in SPECIAL else character for character in printable)
 
 
-def _deeper(statement: str) -> str:
+def _one_level_deeper(statement: str) -> str:
     """Return the statement with its headings one level deeper, so that they are below the heading of the card."""
     return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))

@@ -104,7 +104,7 @@ class TrainedLanguageModel(TrainedModel):
         for number, prompt in enumerate(prompts_of(question, self.train), 1):
             text = self.text(prompt, question.tokens, question.temperature, question.seed)
             rows.append((number, prompt, text))
-        return Predictions(("row", "prompt", "text"), tuple(rows), brief=3)
+        return Predictions(("row", "prompt", "text"), tuple(rows))
 
     def measured(self, source: str, path: str) -> Metrics:
         train = self.train if path else replace(self.train, public=_absolute(source))

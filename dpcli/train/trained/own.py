@@ -46,7 +46,7 @@ def own_model(train: Custom, description: Description) -> OwnModel:
     return OwnModel(module, train, description)
 
 
-def of_a_loop(train: Loop, description: Description) -> NoReturn:
+def refuse_loop(train: Loop, description: Description) -> NoReturn:
     """Raise InputError, because the file of a run of dpcli.private does not say how its module was built."""
     raise InputError(
         f"{description.folder}: expected a run whose file names its model, found one of dpcli.private: build the module as for training, "

@@ -50,17 +50,10 @@ class ModelInput:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """The answers of a model. There is a row for each record or prompt, in their order.
-
-    Attributes:
-        columns: Names of the columns.
-        rows: Rows of values.
-        brief: Number of columns that a printed table shows. csv and json have all columns.
-    """
+    """The answers of a model. There is a row for each record or prompt, in their order."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Answer, ...], ...]
-    brief: int
 
 
 def label_predictions(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
@@ -76,7 +69,7 @@ def label_predictions(probabilities: list[list[float]], labels: list[str] | None
     for place, row in enumerate(probabilities, 1):
         best = max(range(width), key=row.__getitem__)
         rows.append((place, best if labels is None else labels[best], row[best], *row))
-    return Predictions(columns, tuple(rows), brief=3)
+    return Predictions(columns, tuple(rows))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -112,7 +105,6 @@ class TrainedModel(Displayed, ABC):
         """Return the metrics of the task on labelled data. Raises InputError if the data cannot be read.
 
         Args:
-            source: Source of the data.
             path: Path of the training file if its [train] table names the source; "" if the user names it.
         """
 

@@ -64,8 +64,8 @@ class MeasuredNoise:
     Attributes:
         opacus_optimizer: Opacus optimizer that adds the noise.
         squares: Sum of the squares of the noise by position of the parameter, in units of the declared variance.
-        numbers: How many numbers each of these sums has.
-        steps: In how many steps each parameter had a gradient.
+        numbers: Count of the numbers in each of these sums.
+        steps: Count of the steps in which each parameter had a gradient.
         heads: First numbers of each step's noise, in units of the declared standard deviation.
     """
 
@@ -127,8 +127,8 @@ class MeasuredNoise:
         ratio = self.squares[position] / numbers
         if ratio >= 1.0:
             return ""
-        # 1e-300 replaces a ratio of zero, which has no logarithm.
-        log_chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))  # Chernoff bound on the lower tail of chi-square
+        # The Chernoff bound on the lower tail of chi-square. 1e-300 replaces a ratio of zero, which has no logarithm.
+        log_chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))
         # The levels of all steps and tensors add up to ALARM, because sum_n 1 / (n (n + 1)) = 1.
         log_level = math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))
         return f"noise of {math.sqrt(ratio):.3g} times the declared size" if log_chance < log_level else ""

@@ -117,8 +117,8 @@ def opacus_rate(loader: Any) -> float | None:
     return float(rate) if isinstance(rate, float | int) else None
 
 
-ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run: users run many, and none may be accused
-TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share its significance level
+ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
+TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share the level of the batch
 LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
 
 
@@ -187,7 +187,7 @@ class DrawnBatches(ABC):
         self.may_be_passes = self.may_be_passes and most - least <= 1
         if not self.may_be_passes:
             return ""
-        # All numbers of draws lie in {k, k + 1} for one k out of count + 1. The probability of this is bounded by a union over k.
+        # In passes, all numbers of draws are k or k + 1 for some k. A union bound over the count + 1 values of k gives the probability.
         log_chance = math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), LEAST_PROBABILITY))
         if log_chance < self.log_level:
             return f"every record {least} or {least + 1} times in {self.count} batches, as in passes over shuffled data"

@@ -41,7 +41,6 @@ class Watch(Displayed):
     watch states no epsilon: `dpcli account` prints the epsilon of the file, which holds for a loop that does everything the file declares.
 
     Attributes:
-        plan: Plan that the file declares.
         observed: Findings on the sampling, the clipping and the noise, in words.
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.

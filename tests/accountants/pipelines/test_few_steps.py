@@ -139,7 +139,7 @@ def test_the_total_variation_of_two_steps_agrees_with_quadrature(adjacency: Adja
 TINY_RATES = [1e-9, 1e-12, 1e-20, 1e-50, 1e-160, 1e-300, 5e-324]
 
 
-@pytest.mark.sampled(0, 2)
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
 @pytest.mark.parametrize("rate", TINY_RATES)
 @pytest.mark.parametrize("counts", [(2, 4, 1000), pytest.param((10**18,), marks=pytest.mark.nightly)], ids=["few", "many"])
@@ -217,7 +217,7 @@ def test_moments_without_the_left_tail(rate: float, noise: float, level: float, 
     loss = MixtureReplaceLoss(binomial_mixture(10.0**-noise, 10.0**rate, 1))
     scale = 10.0 ** (level + rate)
     part = loss.cut(scale, -60.0)
-    assume(part is not None and part.big > 1e-200)
+    assume(part is not None and part.big_mass > 1e-200)
     assert part is not None
     k, c = part.sharpness, part.edge
     h = 2.0 ** math.floor(math.log2(0.04 / k))  # nodes at multiples of a power of two: no distance is rounded
@@ -225,10 +225,10 @@ def test_moments_without_the_left_tail(rate: float, noise: float, level: float, 
     base, ratio = loss.line(x)
     kept = base - np.exp(np.minimum(-k * (x + c), 40.0)) - power / scale * ratio
     big = kept + np.log(np.maximum(-np.expm1(-np.exp(np.minimum(k * (x - c), 40.0))), 1e-300))
-    whole, beyond = (float(found[0]) for found in part.log_short_moments(np.array([power / scale])))
+    whole, beyond = (float(found[0]) for found in part.log_inverse_moment_parts(np.array([power / scale])))
     assert whole >= float(np.logaddexp.reduce(kept)) + math.log(h) - 1e-12
     assert beyond == pytest.approx(float(np.logaddexp.reduce(big)) + math.log(h), abs=1e-9)
-    assert part.missed() == pytest.approx(part.big + part.gained)
+    assert part.left_tail_mass() == pytest.approx(part.big_mass + part.mass_difference)
 
 
 def test_the_logarithm_of_next_to_nothing_keeps_its_digits() -> None:
@@ -253,7 +253,7 @@ def test_few_nodes_widen_the_interval_and_no_more(
     assert spread > 1.0 or high - low <= 1e-8
 
 
-@pytest.mark.parametrize("cases", by_tier(3, 8, 100))
+@pytest.mark.parametrize("cases", by_tier(2, 3, 100))
 def test_two_and_three_steps_agree_with_contours(cases: int) -> None:
     """In both directions and of different steps: the certified bounds on delta of two algorithms overlap."""
     source, compared = random.Random(), 0

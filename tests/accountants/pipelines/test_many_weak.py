@@ -25,10 +25,10 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.noise.normal_mixture import MixtureRemoveLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.contour import cut_rows as rows_module
-from dpcli.numerics.contour import jumped
+from dpcli.numerics.contour import jump_levels
 from dpcli.numerics.contour.cut_rows import CutRows, cut_rows
 from dpcli.numerics.contour.jump import jump
-from dpcli.numerics.contour.tilted_rows import _products_and_gap
+from dpcli.numerics.contour.tilted_rows import _products_and_difference
 from dpcli.numerics.mixture import ShiftedRemove, binomial_mixture
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
@@ -131,9 +131,9 @@ def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:
     steps, log_delta = drawn(random.Random(seed))
     losses = directions(merged(steps))[0]
     try:
-        here = jumped.epsilon_by_jump(losses, log_delta)
-        with mock.patch.object(jumped, "ROWS", 10**9):
-            there = jumped.epsilon_by_jump(losses, log_delta)
+        here = jump_levels.epsilon_by_jump(losses, log_delta)
+        with mock.patch.object(jump_levels, "FEWEST_IN_TABLE", 10**9):
+            there = jump_levels.epsilon_by_jump(losses, log_delta)
     except NotRepresentable:
         here = there = None
     assume(here is not None and there is not None)
@@ -171,7 +171,7 @@ def test_moments_of_rows_are_those_of_a_dense_rule(level: float) -> None:
     z = np.array([0.5, 3.0, 12.0]) / level
     change, error = found.changes(z)
     power = z[1:]
-    log_whole, log_share = found.log_short(power)
+    log_whole, log_share = found.log_inverse_moments(power)
     wholes, shares = np.zeros(2), np.zeros(2)
     for row in range(len(COUNTS)):
         weights, ratio, small = dense(found, row)
@@ -202,7 +202,7 @@ def test_transforms_of_rows_are_those_of_a_dense_rule(tilt: float) -> None:
     tilted = found.tilted(tilt)
     step, count = 9.0, 60
     split = tilted.split(0.02)
-    k, place = found.turn(0.02)
+    k, place = found.ramp_place(0.02)
     log_phi = tilted.centred(step, count, -32.0)
     log_both, log_less = split.centred(step, count, -32.0, -50.0)
     at = np.array([0, 1, 7, 30, 59])
@@ -230,7 +230,7 @@ def test_a_difference_of_products_keeps_its_digits() -> None:
     """Where products differ by 1e-18 of themselves; counts through logarithms."""
     less, beyond = np.full((3, 1), -1e-3 + 2e-3j), np.full((3, 1), 1e-19 - 2e-19j)
     rests, counts = np.full(3, 3e-19 + 0.0j), np.array([1.0, 40.0, 1.0])
-    both, _, gap = _products_and_gap(less, beyond, rests, counts)
+    both, _, gap = _products_and_difference(less, beyond, rests, counts)
     phi = 1.0 - 1e-3 + 2e-3j
     assert gap[0] == pytest.approx(42.0 * (4e-19 - 2e-19j) * phi**41, rel=1e-12, abs=0.0)
     assert both[0] == pytest.approx(phi**42, rel=1e-13)
@@ -243,26 +243,26 @@ def test_rows_cut_too_low_and_left_out_too_soon_still_certify(share: float, monk
     losses, log_delta = directions(merged(steps))[0], math.log(1e-6)
     low, high = answered(steps, 1e-6)
     with np.errstate(all="ignore"):
-        rows, _ = jumped.in_rows(losses)
+        rows, _ = jump_levels.in_rows(losses)
         assert rows is not None
-        for sharper, log_mass in ((rows_module.SHARPER, -40.0), (1e9, 1e4)):  # at last every row's is left out
-            monkeypatch.setattr(rows_module, "SHARPER", sharper)
+        for sharper, log_mass in ((rows_module.LEAST_SHARPNESS, -40.0), (1e9, 1e4)):  # at last every row's is left out
+            monkeypatch.setattr(rows_module, "LEAST_SHARPNESS", sharper)
             part = cut_rows(rows.table, rows.counts, share * high, log_mass)
             assert part is not None
             found = jump(((part, 1),), log_delta, high, high)
             assert found is not None
             assert found.log_delta(high)[0] <= log_delta
             assert found.log_delta(low)[1] >= log_delta
-        assert part.lost > 1e-8  # as much as decides
+        assert part.left_out_mass > 1e-8  # as much as decides
 
 
 def test_what_is_left_out_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows all of which are only capped: what is left is less than delta, and the bound is not."""
     steps = tuple((SampledGaussian(mu, rate), 1) for mu in (0.26, 0.28, 0.3, 0.32) for rate in (1e-4, 9e-5, 5e-5))
     low, high = answered(steps, 1e-14)
-    rows, _ = jumped.in_rows(directions(merged(steps))[0])
+    rows, _ = jump_levels.in_rows(directions(merged(steps))[0])
     assert rows is not None
-    monkeypatch.setattr(rows_module, "SHARPER", 1e9)
+    monkeypatch.setattr(rows_module, "LEAST_SHARPNESS", 1e9)
     with np.errstate(all="ignore"):
         part = cut_rows(rows.table, rows.counts, high, 1e4)
         assert part is not None
@@ -276,7 +276,7 @@ def test_no_step_is_lost_between_rows_and_parts(monkeypatch: pytest.MonkeyPatch)
     """A rate above the level is for a part of its own; whoever forgets it is found out."""
     steps = (*weak(8, 1), (SampledGaussian(1.0, 0.3), 2))
     losses = directions(merged(steps))[0]
-    parts = jumped.cuts(losses, 0.1, -40.0)
+    parts = jump_levels.cuts(losses, 0.1, -40.0)
     assert parts is not None
     assert math.fsum(n * part.steps for part, n in parts) == 10.0
     half = cut_rows
@@ -284,16 +284,16 @@ def test_no_step_is_lost_between_rows_and_parts(monkeypatch: pytest.MonkeyPatch)
     def forgetful(rows: ShiftedRemove, counts: np.ndarray, level: float, log_mass: float) -> CutRows | None:
         return half(rows.at(np.arange(2)), counts[:2], level, log_mass)
 
-    monkeypatch.setattr(jumped, "cut_rows", forgetful)
+    monkeypatch.setattr(jump_levels, "cut_rows", forgetful)
     with pytest.raises(InternalError):
-        jumped.cuts(losses, 0.1, -40.0)
+        jump_levels.cuts(losses, 0.1, -40.0)
 
 
 def test_rows_that_nothing_suits_are_cut_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, delta = weak(8, 2), 1e-7
     low, high = answered(steps, delta)
     monkeypatch.setattr(rows_module, "MOST_NODES", 1)
-    again = jumped.epsilon_by_jump(directions(merged(steps))[0], math.log(delta))
+    again = jump_levels.epsilon_by_jump(directions(merged(steps))[0], math.log(delta))
     assert again is not None
     assert low <= again[1]
     assert again[0] <= high
@@ -348,4 +348,4 @@ def test_a_gaussian_beside_a_heavy_tail_has_no_cut() -> None:
 def test_what_does_not_say_how_its_reverse_looks_is_not_divided() -> None:
     """A loss without a cut must claim its mirror image: nothing is taken for granted."""
     losses = ((MixtureRemoveLoss(binomial_mixture(1.0, 1e-4, 1)), 3), (object(), 1))
-    assert jumped.cuts(losses, 0.1, -40.0) is None  # type: ignore[arg-type]
+    assert jump_levels.cuts(losses, 0.1, -40.0) is None  # type: ignore[arg-type]

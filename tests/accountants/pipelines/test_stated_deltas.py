@@ -25,7 +25,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.mechanisms.combined.composed import Composed, Parallel
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.pure_and_approx import approx
 from dpcli.plots.epsilons import Question
 from dpcli.plots.renyi_divergence import chart
 from tests.cases import by_tier
@@ -77,12 +77,12 @@ def drawn(source: random.Random) -> tuple[Steps, Callable[[mp.mpf], mp.mpf]]:
             (round(source.uniform(0.05, 2.0), 3), float(f"{10 ** source.uniform(-12, -2):.3g}"), source.randint(1, 6))
             for _ in range(source.randint(1, 3))
         ]
-        steps: Steps = tuple((Approx(epsilon, delta), count) for epsilon, delta, count in stated)
+        steps: Steps = tuple((approx(epsilon, delta), count) for epsilon, delta, count in stated)
         rest = lambda at: responses_delta(stated, at)  # noqa: E731
     else:
         stated = [(round(source.uniform(0.05, 3.0), 3), float(f"{10 ** source.uniform(-12, -2):.3g}"), 1)]
         mu, count = round(10 ** source.uniform(-2, 0.5), 4), source.randint(1, 50)
-        steps = ((Gaussian(mu), count), (Approx(*stated[0][:2]), 1))
+        steps = ((Gaussian(mu), count), (approx(*stated[0][:2]), 1))
         whole = mu * math.sqrt(count)
         rest = lambda at: mixed_delta(stated, whole, at)  # noqa: E731
     fails = failure(stated)
@@ -119,9 +119,9 @@ def test_every_bound_is_on_its_side_of_the_truth(cases: int) -> None:
 
 @pytest.mark.parametrize("name", FINITE)
 def test_no_delta_is_left(name: str) -> None:
-    steps: Steps = ((Gaussian(0.1), 3), (Approx(1.0, 1e-8), 2))
+    steps: Steps = ((Gaussian(0.1), 3), (approx(1.0, 1e-8), 2))
     if name == "analytic":
-        steps = ((Gaussian(0.1), 3), (Approx(0.0, 1e-8), 2))
+        steps = ((Gaussian(0.1), 3), (approx(0.0, 1e-8), 2))
     composed = accountant(name).profile(steps)
     with mp.workdps(40):
         whole = float(failure([(1.0, 1e-8, 2)]))
@@ -154,19 +154,19 @@ def test_what_is_left_is_rounded_outward() -> None:
 def nested(mechanism: Mechanism) -> list[Steps]:
     """The same steps as they are, as one group, and as the dearer one of two disjoint parts."""
     inner = ((mechanism, 3), (Gaussian(0.2), 5))
-    cheap = Composed(((Approx(0.1, 1e-9), 1),))
+    cheap = Composed(((approx(0.1, 1e-9), 1),))
     return [inner, ((Composed(inner), 1),), ((Parallel((cheap, Composed(inner))), 1),)]
 
 
 def test_groups_and_disjoint_parts_cost_what_their_steps_cost() -> None:
-    plain, *others = (accountant("exact").profile(steps).epsilon(1e-6) for steps in nested(Approx(0.4, 1e-8)))
+    plain, *others = (accountant("exact").profile(steps).epsilon(1e-6) for steps in nested(approx(0.4, 1e-8)))
     for other in others:
         assert (other.upper, other.lower) == (plain.upper, plain.lower)
-    grid = accountant("pld").profile(nested(Approx(0.4, 1e-8))[0]).epsilon(1e-6)
+    grid = accountant("pld").profile(nested(approx(0.4, 1e-8))[0]).epsilon(1e-6)
     assert grid.lower is not None and plain.lower is not None
     assert grid.lower <= plain.upper and plain.lower <= grid.upper and plain.upper - plain.lower < 1e-6 < grid.upper - grid.lower
     assert all(
-        sum(accountant(name).profile(nested(Approx(0.4, 1e-8))[0]).shares(1e-6)) == pytest.approx(1.0) for name in FINITE[:1]
+        sum(accountant(name).profile(nested(approx(0.4, 1e-8))[0]).shares(1e-6)) == pytest.approx(1.0) for name in FINITE[:1]
     )
 
 
@@ -175,7 +175,7 @@ def test_a_bound_without_a_lower_end_claims_none() -> None:
         pipeline(entry("propose-test-release", epsilon=0.4, delta=1e-8), entry("gaussian", noise_multiplier=5.0), delta=1e-6)
     )
     assert charged.lower is None or charged.lower < charged.upper
-    assert accountant("exact").profile(((Approx(0.4, 1e-8).unclaimed(), 1),)).epsilon(1e-6).upper <= 0.4
+    assert accountant("exact").profile(((approx(0.4, 1e-8).unclaimed(), 1),)).epsilon(1e-6).upper <= 0.4
 
 
 def test_a_pipeline_is_priced_by_exact_and_its_curve_is_closed() -> None:

@@ -54,7 +54,7 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
         (("rdp", "missing.toml"), b"", "missing.toml"),
         (("rdp", "-", "-o", "/nowhere/a.svg"), GAUSSIAN, "/nowhere/a.svg: cannot be written: "),
         (("rdp", "-", "-o", "a.pdf"), GAUSSIAN, "a.pdf: expected a path that ends in .svg, .png, "),
-        (("epsilon-steps", "-"), TWO, "found m, other: name one (--mechanism NAME)"),
+        (("epsilon-sigma", "-"), TWO, "found m, other: name one (--mechanism NAME)"),
         (("epsilon-sigma", "-"), PURE, "expected one mechanism whose noise can be varied, found none"),
         (("accountants", "-", "-a", "rpd"), GAUSSIAN, "did you mean 'rdp'"),
         (("accountants", "-", "--delta", "2"), GAUSSIAN, "expected a delta in [0, 1), found 2.0"),

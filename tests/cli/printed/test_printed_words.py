@@ -134,7 +134,7 @@ QUICK = [words for words in COMMANDS[::40] if "examples/private-text.toml" not i
     "commands",
     [
         pytest.param(QUICK, id="some"),
-        pytest.param(COMMANDS[10::4], id="more", marks=pytest.mark.long),
+        pytest.param(COMMANDS[10::12], id="more", marks=pytest.mark.long),
         pytest.param(COMMANDS, id="all", marks=pytest.mark.nightly),
     ],
 )

@@ -67,8 +67,8 @@ def told(old: Document, new: Document) -> list[str]:
 def cheaper(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [0.9, 0.1] if key == "probabilities" else [cheaper(key, each) for each in value]
-    if key == "users":
-        return value * 10
+    if key in ("users", "batches", "lipschitz", "strong_convexity", "learning_rate"):
+        return value * 2
     if isinstance(value, int):
         return value - 1 if key != "min_separation" else value + 1
     return value / 2 if key not in NOISE - SHARES else value * 2

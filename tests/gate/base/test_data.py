@@ -15,7 +15,8 @@ from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.claims import claim_warnings, other_data_warnings
+from dpcli.gate.claims import claim_warnings
+from dpcli.gate.input_data import other_data_warnings
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import committed, git

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from dpcli.gate.claims import sources
+from dpcli.gate.input_data import sources
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE

@@ -135,7 +135,7 @@ def is_alive(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
-@pytest.mark.sampled(1, 1)
+@pytest.mark.sampled(0, 1)
 def test_no_kill_gives_a_round_for_nothing(place: Place, tmp_path: Path) -> None:
     """Two servers under one key, killed again and again and started anew: every note has a charge of its own, and the cap is reached."""
     url, path, deaths = opened(place.url, epsilon=1.5), written(tmp_path), 0

@@ -254,6 +254,12 @@ def test_entries_that_were_there_are_missed(place: str, tmp_path: Path) -> None:
     every(LOSSES, missed)
 
 
+def test_a_missing_number_of_the_last_entry_is_named(place: str) -> None:
+    past_guards(place, LOSSES["where the entries end"].format(d=DATASET))
+    with pytest.raises(LedgerError, match="the number of its last entry is missing"), open_ledger(place, DATASET) as ledger:
+        ledger.state()
+
+
 def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
     seq = noted(place)["seq"]
     with open_ledger(place, DATASET) as ledger:

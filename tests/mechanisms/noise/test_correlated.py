@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 import dpcli
 from dpcli.analysis.account import account
@@ -65,11 +66,11 @@ def test_tree_is_the_worst_pattern(steps: int, monkeypatch: pytest.MonkeyPatch) 
     for separation, participations in itertools.product((1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 12)):
         if steps > 12 and separation < 3 < participations:
             continue  # too many patterns to try
-        found, exact = tree_sensitivity(steps, separation, participations), worst(encoder, separation, participations)
+        found, exact = tree_sensitivity((steps,), separation, participations), worst(encoder, separation, participations)
         assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-14)
         with monkeypatch.context() as few:
             few.setattr(participation, "SEARCHED", 0)
-            assert found <= tree_sensitivity(steps, separation, participations)
+            assert found <= tree_sensitivity((steps,), separation, participations)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +79,9 @@ def test_tree_is_the_worst_pattern(steps: int, monkeypatch: pytest.MonkeyPatch) 
 def test_levels_of_a_tree_do_not_all_have_their_worst_at_once(
     steps: int, separation: int, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = tree_sensitivity(steps, separation, 100)
+    found = tree_sensitivity((steps,), separation, 100)
     monkeypatch.setattr(participation, "SEARCHED", 0)
-    assert tree_sensitivity(steps, separation, 100) == pytest.approx(times * found, rel=1e-3)
+    assert tree_sensitivity((steps,), separation, 100) == pytest.approx(times * found, rel=1e-3)
 
 
 def test_many_participations_in_a_tree_claim_nothing() -> None:
@@ -94,7 +95,24 @@ def test_many_participations_in_a_tree_claim_nothing() -> None:
 
 @pytest.mark.parametrize("steps", [1, 3, 4, 1000, 1024, 10**7])
 def test_one_participation_in_a_tree_touches_its_levels(steps: int) -> None:
-    assert tree_sensitivity(steps, 1, 1) == pytest.approx(math.sqrt(math.ceil(math.log2(steps + 1))))
+    assert tree_sensitivity((steps,), 1, 1) == pytest.approx(math.sqrt(math.ceil(math.log2(steps + 1))))
+
+
+@pytest.mark.long
+def test_trees_one_after_the_other_are_the_worst_pattern_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of the encoder for each tree; a record's participations are apart across trees too."""
+    for trees in ((3, 4), (4, 1, 6), (1, 1, 1, 8), (7, 5)):
+        encoder = block_diag(*map(tree, trees))
+        for separation, participations in itertools.product((1, 2, 3, 5), (1, 2, 3, 12)):
+            found, exact = tree_sensitivity(trees, separation, participations), worst(encoder, separation, participations)
+            assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-14), (trees, separation, participations)
+            with monkeypatch.context() as few:
+                few.setattr(participation, "SEARCHED", 0)
+                assert found <= tree_sensitivity(trees, separation, participations)
+    many = TreeSpec(noise_multiplier=9.0, iterations=900, max_participations=2, trees=(9,) * 100)
+    assert not many.resolve(Neighbours(Adjacency.ADD_REMOVE)).attained()
+    assert replace(many, max_participations=1).resolve(Neighbours(Adjacency.ADD_REMOVE)).attained()
+    assert [problem[2] for problem in replace(many, iterations=901).problems()] == ["900"]
 
 
 def test_contributions_need_not_agree() -> None:

@@ -14,7 +14,7 @@ from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.exam.enumeration.choice_releases import noisy_max, permute_and_flip
 from dpcli.exam.enumeration.drawing_records import Array, Release
-from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec, TwoNoisyScores
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO
 from dpcli.mechanisms.noise.laplace import Laplace
@@ -73,6 +73,20 @@ def test_two_candidates_attain_each_point_of_it(pure: float) -> None:
     exact = np.array([delta(pure, float(x)) for x in SHARES * pure])
     assert (worst <= exact + 1e-12).all()
     assert (worst >= 0.99 * exact).all()
+
+
+@pytest.mark.parametrize(("noise", "error"), [("exponential", 1e-12), ("laplace", 2e-3)])
+def test_a_lead_is_chosen_with_the_probability_of_the_lower_bound(noise: str, error: float) -> None:
+    """Two candidates at several leads, by the pair and enumerated; the error is that of the cells of the winner's noise."""
+    for pure, lead in ((0.5, -1.0), (0.5, 0.2), (2.0, 3.0)):
+        (loss,) = TwoNoisyScores(pure, lead, noise == "laplace").losses()
+        before = np.array([2.0 * lead / pure, 0.0])
+        for log_chances, scores in (
+            (np.add(loss.log_reference, loss.log_ratio), before),
+            (loss.log_reference, before - np.array([1.0, -1.0])),
+        ):
+            enumerated = law(permute_and_flip, pure, scores) if error < 1e-3 else law(noisy_max, pure, scores, noise)
+            assert np.exp(log_chances) == pytest.approx(enumerated, abs=error), (pure, lead)
 
 
 @pytest.mark.parametrize("pure", [0.2, 1.0])

@@ -81,7 +81,7 @@ def test_private_counts_move_by_the_norm_at_most() -> None:
     assert noise_multiplier(1.0, 1e-5, Adjacency.REPLACE_ONE) == pytest.approx(2.0 * 3.730631, rel=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) -> None:
     plan = plan_of(str(written(place)))
     answer = evaluate(plan, None, "epsilon", (0.5, 8.0), 200, stream())
@@ -138,6 +138,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
     assert answer.code == 2 and "matplotlib is not installed" in answer.err
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.parametrize(
     ("keys", "flags", "message"),
     [

@@ -445,7 +445,7 @@ sigma = 4.0
 answers = 40"""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path) -> None:
     """The threshold is on what the student did not know; its own labels cost nothing, and none is counted as an answer."""
     path = whole_file(tmp_path, "own:nearest", 'check = "student"')

@@ -21,6 +21,7 @@ from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.given_table import given_table, text_of
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.sql_engine import SqlEngine
+from tests.cases import by_tier
 from tests.release.privacy import brute
 from tests.release.privacy.aggregations_drawn import AGE, PAID, STATE, TYPES, VIP, WHO, aggregation, table
 from tests.release.tables.places import SECRET, Table, as_csv
@@ -107,12 +108,13 @@ KINDS: dict[str, tuple[Callable[[Rows], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_table_in_memory_gives_what_plain_python_gives(kind: str) -> None:
+@pytest.mark.parametrize("questions_of_many", by_tier(4, None, 12))
+def test_every_table_in_memory_gives_what_plain_python_gives(kind: str, questions_of_many: int) -> None:
     make, package = KINDS[kind]
     pytest.importorskip(package, reason=f"{package} is not installed")
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw = random.Random(seed)
-    for count, questions in ((0, 2), (1, 2), (60, 12)):
+    for count, questions in ((0, 1), (1, 1), (60, questions_of_many)):
         rows = table(draw, count)
         with opened(make(rows), Table(TYPES, rows).columns, WHO) as engine:
             for _ in range(questions):
@@ -274,6 +276,7 @@ def frames_of_times() -> Iterator[tuple[str, Any]]:
     yield "duckdb", duckdb.connect().sql("select timestamptz '2024-02-29 23:00:00+00' as day")
 
 
+@pytest.mark.long
 @pytest.mark.needs("pandas", "polars")
 def test_a_column_with_a_time_zone_is_refused_by_its_type_before_any_row_is_read() -> None:
     for package, frame in frames_of_times():

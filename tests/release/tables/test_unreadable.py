@@ -105,7 +105,7 @@ def cases(request: pytest.FixtureRequest, engine: str) -> Iterator[Callable[[Pat
         yield damaged
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "postgres", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.mark.parametrize("engine", ["duckdb", "postgres", pytest.param("spark", marks=pytest.mark.nightly)])
 def test_what_cannot_be_read_is_told_in_the_same_words(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
         prepared.take_steps(stage, lambda step: None, lambda: False)
     assert prepared.canaries is not None
     Path("left").mkdir(exist_ok=True)
-    prepared.canaries.leave_scores("left", prepared.problem)
+    prepared.canaries.write_scores("left", prepared.problem)
     found = read_evidence("left")
     assert found.scores is not None
     claim = file_claim(plan.pipeline, None, Adjacency.ADD_REMOVE)

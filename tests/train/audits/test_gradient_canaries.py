@@ -130,7 +130,7 @@ def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_wi
         prepared.take_steps(stage, lambda step: None, lambda: False)
     Path("left").mkdir()
     assert prepared.canaries is not None
-    prepared.canaries.leave_scores("left", prepared.problem)
+    prepared.canaries.write_scores("left", prepared.problem)
     found = read_evidence("left")
     assert found.scores is not None
     assert found.gradients == (SampledSteps(20, 1.0, 2.0),)

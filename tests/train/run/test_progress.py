@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from dpcli.train.commands.train import _due, _progress
+from dpcli.train.commands.train import Progress, _due
 from dpcli.train.plan.plan import plan_of
 from tests.command import ROOT
 
@@ -27,7 +27,7 @@ def test_what_is_left_is_told_from_the_steps_alone(monkeypatch: pytest.MonkeyPat
     clock = iter(500.0 + 8.0 * step for step in range(10))
     monkeypatch.setattr("dpcli.train.commands.train.time.monotonic", lambda: next(clock))
     with click.Context(click.Command("train"), obj=SimpleNamespace(quiet=False)):
-        report = _progress(plan_of(str(ROOT / "examples" / "digits.toml")))
+        report = Progress(plan_of(str(ROOT / "examples" / "digits.toml")))
         for step in range(1, 11):
             report(step, None)
     said = capsys.readouterr().err.splitlines()

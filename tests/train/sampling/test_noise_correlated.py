@@ -48,6 +48,7 @@ def specs(steps: int, most: int = 1, apart: int = 1) -> dict[str, CorrelatedSpec
     keys = run(steps, most, apart)
     return {
         "tree": TreeSpec(**keys),
+        "trees": TreeSpec(**keys, trees=(steps,) if steps < 3 else (steps - 2, 2)),
         "stated": ToeplitzSpec(**keys, coefficients=(2.0, 1.5, 0.25)),
         "one-band": ToeplitzSpec(**keys, bands=1),
         "square-root": ToeplitzSpec(**keys, bands=6),
@@ -65,7 +66,7 @@ def encoder(spec: CorrelatedSpec) -> Matrix:
     """What the accountant says is released with noise, row by row, by the definition."""
     n = spec.iterations
     if isinstance(spec, TreeSpec):
-        return np.array([[float(first <= column < last) for column in range(n)] for first, last in spans(n)])
+        return np.array([[float(first <= column < last) for column in range(n)] for first, last in spans(spec)])
     if isinstance(spec, BandedSpec):
         columns = optimised(n, min(spec.bands, n))
         return np.array([[columns[j, i - j] if 0 <= i - j < columns.shape[1] else 0.0 for j in range(n)] for i in range(n)])
@@ -102,9 +103,16 @@ def decoder(spec: CorrelatedSpec, draws: int) -> Matrix:
         return np.array([noise.step(number) for number in range(1, spec.iterations + 1)])
 
 
-def spans(steps: int) -> list[tuple[int, int]]:
-    """The complete nodes of the tree as (first, last + 1), in the order in which steps complete them."""
-    return [(step - 2**level, step) for step in range(1, steps + 1) for level in range(20) if step % 2**level == 0]
+def spans(spec: TreeSpec) -> list[tuple[int, int]]:
+    """The complete nodes of the trees as (first, last + 1), in the order in which steps complete them."""
+    ends = [0, *itertools.accumulate(spec.sizes)]
+    return [
+        (start + step - 2**level, start + step)
+        for start, end in itertools.pairwise(ends)
+        for step in range(1, end - start + 1)
+        for level in range(20)
+        if step % 2**level == 0
+    ]
 
 
 def best_decoder(spec: CorrelatedSpec) -> Matrix:
@@ -113,8 +121,8 @@ def best_decoder(spec: CorrelatedSpec) -> Matrix:
     if not isinstance(spec, TreeSpec):
         return np.linalg.inv(encoded)
     prefixes = np.zeros((n + 1, len(encoded)))
-    for first, last in spans(n):
-        below = [row for row, (low, high) in enumerate(spans(n)) if first <= low and high <= last]
+    for first, last in spans(spec):
+        below = [row for row, (low, high) in enumerate(spans(spec)) if first <= low and high <= last]
         estimate = np.linalg.pinv(encoded[below][:, first:last]).sum(axis=0)
         prefixes[last] = prefixes[first]  # the largest node that ends here comes last, and is the lowest binary digit
         prefixes[last][below] += estimate

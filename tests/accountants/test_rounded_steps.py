@@ -11,8 +11,8 @@ import pytest
 
 import dpcli
 from dpcli.accountants.base import Steps
-from dpcli.accountants.coarse import KINDS, coarse
 from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.rounded_steps import KINDS, rounded_steps
 from dpcli.analysis import inquiry
 from dpcli.analysis.inquiry import MOST_MECHANISMS
 from dpcli.mechanisms.noise.gaussian import Gaussian
@@ -42,7 +42,7 @@ def test_each_is_moved_to_its_own_side() -> None:
     source = random.Random(SEED)
     others: Steps = ((Gaussian(0.1), 3), (Laplace(0.01), 2))
     steps = (*drawn(source, 600), *others, *drawn(source, 600))
-    found = coarse(steps, 800, 700)
+    found = rounded_steps(steps, 800, 700)
     assert found is not None
     for above, below, (mechanism, count) in zip(*found, steps, strict=True):
         assert above[1] == below[1] == count
@@ -58,9 +58,9 @@ def test_each_is_moved_to_its_own_side() -> None:
 
 def test_few_are_left_as_they_are_and_so_are_others() -> None:
     source = random.Random(SEED)
-    assert coarse(drawn(source, 50), MOST_MECHANISMS) is None
-    assert coarse(tuple((Laplace(0.001 * k), 1) for k in range(1, MOST_MECHANISMS + 100)), MOST_MECHANISMS) is None
-    assert coarse(((Laplace(0.1), 1), *drawn(source, 50)), 50, 50) is None
+    assert rounded_steps(drawn(source, 50), MOST_MECHANISMS) is None
+    assert rounded_steps(tuple((Laplace(0.001 * k), 1) for k in range(1, MOST_MECHANISMS + 100)), MOST_MECHANISMS) is None
+    assert rounded_steps(((Laplace(0.1), 1), *drawn(source, 50)), 50, 50) is None
 
 
 @pytest.mark.sampled(1)
@@ -82,7 +82,7 @@ def test_louder_steps_dominate(kind: int) -> None:
 def test_what_they_cost_is_between_both(kind: int) -> None:
     source = random.Random(f"{SEED} {kind}")
     steps: Steps = tuple((KINDS[kind](source.uniform(0.3, 0.6), source.uniform(0.01, 0.02)), 5) for _ in range(60))  # type: ignore[call-arg]
-    found = coarse(steps, 50, 30)
+    found = rounded_steps(steps, 50, 30)
     assert found is not None
     truth, above, below = (ExactProfile(side).epsilon(1e-6) for side in (steps, *found))
     assert truth.lower is not None and below.lower is not None

@@ -28,7 +28,7 @@ KINDS: tuple[type[Mechanism], ...] = (SampledGaussian, SampledGaussianReplaced)
 
 
 @shared(4)
-def coarse(steps: Steps, most: int, few: int = FEW) -> tuple[Steps, Steps] | None:
+def rounded_steps(steps: Steps, most: int, few: int = FEW) -> tuple[Steps, Steps] | None:
     """Return steps that dominate the given ones, one for one, and steps that the given ones dominate.
 
     Contributions and rates are rounded up or down to powers of the smallest ratio that leaves at most `few` different sampled Gaussians.

@@ -51,7 +51,7 @@ class GridOutcomes:
         return Tails(np.minimum(p_above, 0.0), atoms.p_below, atoms.q_above, np.minimum(q_below, 0.0))
 
 
-def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
+def composed_outcomes(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     """Return a pair that dominates the composition of the losses, given as pairs of a loss and how often it is added.
 
     parts: at least one pair, with counts of at least 1. Raises NotRepresentable if a loss is too large for a grid, or if the losses are of

@@ -1,7 +1,7 @@
-"""Bounds on delta at many epsilons at once, from contours and from grids.
+"""Bounds on delta at many epsilons at once, for plots and for the conversion to a trade-off curve.
 
-A contour or a grid bounds delta at every epsilon, and its bounds are close near the epsilon that it was built for. Each one is therefore
-used at neighbouring epsilons too, as long as its interval is narrow there.
+A contour or a grid bounds delta at every epsilon, most tightly at the epsilon that it was built for. Neighbouring epsilons share one as
+long as its interval is narrow, because a new one for each epsilon would take too long.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 MAX_PARTS = 200  # most different losses in one direction; more would take too long for a whole curve
 NARROW = 1e-7  # width of an interval on log delta at which no better contour is built
-GRIDS = (math.log(0.1), -60.0, -5.0)  # log delta of the grids: the first, the end, and the step
-NEAR = 1.0  # the grid of the least epsilon replaces the first of these if its log delta is at most this far above
+GRIDS = (math.log(0.1), -60.0, -5.0)  # log delta that the grids are built for: first, end, step
+NEAR = 1.0  # the grid of the least epsilon replaces that of GRIDS[0] if its log delta is at most this far above
 
 
-class _Grid:
-    """An `Interval` whose bounds are those of a grid curve."""
+class _GridInterval:
+    """The bounds of a grid curve, as an `Interval`."""
 
     def __init__(self, curve: GridCurve) -> None:
         self.curve = curve
@@ -70,29 +70,42 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
 
     Raises NotRepresentable as the grid accountant does, and if there are more than MAX_PARTS different losses.
     """
-    targets = np.arange(GRIDS[0], max(log_floor, GRIDS[1]), GRIDS[2]).tolist()
 
     def side(losses: Losses) -> tuple[Array, Array]:
-        grids: list[tuple[float, Interval]] = []
-        with suppress(NotRepresentable):  # a grid for the least epsilon, whose delta may be far above that of the first grid
-            grids.append((0.0, _Grid(curve_at_epsilon(losses, float(epsilons[0]), AIM * profile.tolerance, profile.effort)[0])))
-        covers_first = bool(grids) and grids[0][1].log_delta(float(epsilons[0]))[1] < GRIDS[0] + NEAR
-        for log_delta in targets[covers_first:]:
-            with suppress(NotRepresentable):
-                grids.append((log_delta, _Grid(curve_at_delta(losses, log_delta, AIM * profile.tolerance, profile.effort)[0])))
-        low, high, at = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons), 0
+        log_deltas, grids = _grids(profile, losses, float(epsilons[0]), log_floor)
+        low, high = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
+        first = 0  # index of the two neighbouring grids in use
         for i, epsilon in enumerate(epsilons.tolist()):
-            low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)
-            while at + 2 < len(grids) and high[i] < grids[at + 1][0]:
-                at += 1
-                low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)
+            low[i], high[i] = _ends(grids[first : first + 2], epsilon)
+            while first + 2 < len(grids) and high[i] < log_deltas[first + 1]:
+                first += 1
+                low[i], high[i] = _ends(grids[first : first + 2], epsilon)
         return _round_outward(low, high)
 
     return _larger_bounds(profile.steps, side)
 
 
+def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor: float) -> tuple[list[float], list[Interval]]:
+    """Return the log delta that each grid is built for, in decreasing order, and the grids. Refused grids are left out.
+
+    The grid of the least epsilon comes first, because its delta may be far above the others. Its log delta is given as 0.
+    """
+    width = AIM * profile.tolerance
+    log_deltas: list[float] = []
+    grids: list[Interval] = []
+    with suppress(NotRepresentable):
+        grids.append(_GridInterval(curve_at_epsilon(losses, least_epsilon, width, profile.effort)[0]))
+        log_deltas.append(0.0)
+    covers_first = bool(grids) and grids[0].log_delta(least_epsilon)[1] < GRIDS[0] + NEAR
+    for log_delta in np.arange(GRIDS[0], max(log_floor, GRIDS[1]), GRIDS[2]).tolist()[covers_first:]:
+        with suppress(NotRepresentable):
+            grids.append(_GridInterval(curve_at_delta(losses, log_delta, width, profile.effort)[0]))
+            log_deltas.append(log_delta)
+    return log_deltas, grids
+
+
 def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return the larger bounds of the two directions. side: returns the bounds of one direction from its losses."""
+    """Return the larger of the two directions' bounds, which `side` returns for the losses of each direction."""
     sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
     if any(len(losses) > MAX_PARTS for losses in sides):
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long for a whole curve")
@@ -111,8 +124,8 @@ def _chernoff(losses: Losses, epsilons: Array) -> Array:
 def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upper: Array, log_floor: float) -> tuple[Array, Array]:
     """Return (lower, upper) bounds on delta at increasing epsilons, from intervals that neighbouring epsilons share.
 
-    New intervals are built if the present ones leave a gap and delta has changed by a factor of e since the last ones were built. If the
-    work that is allowed ends, the epsilons from there on keep the known bounds.
+    New intervals are built where the present ones are not narrow and delta has changed by a factor of e since the last were built. When the
+    allowed work ends, the remaining epsilons keep the bounds known before.
 
     build: returns intervals that are narrow at the epsilon with a given index. log_upper: known upper bounds on log delta.
     """
@@ -132,7 +145,7 @@ def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upp
 
 
 def _round_outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
-    """Return e^log_low, rounded down, and e^log_high, rounded up, by the errors of logarithm and exponential. The latter is never 0."""
+    """Return e^log_low rounded down and e^log_high rounded up, by more than the errors of log and exp. The upper bound is never 0."""
     high = np.minimum(log_high, 0.0)
     upper = np.exp(high + 4e-16 * (4.0 + np.abs(high)))
     finite = np.where(np.isfinite(log_low), log_low, -1e4)
@@ -140,7 +153,7 @@ def _round_outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
 
 
 def _build_until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
-    """Build contours for log_delta one after the other, until they bound it narrowly at `epsilon`. Returns all of them."""
+    """Return contours for log_delta, built one after the other until they bound it narrowly at `epsilon`."""
     built: tuple[Interval, ...] = ()
     with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow gives a trivial bound
         for interval, enough in intervals(losses, log_delta, epsilon):

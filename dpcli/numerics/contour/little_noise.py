@@ -98,7 +98,7 @@ class CountedLoss(NamedTuple):
         return self.log_delta(epsilon)[side] - log_delta
 
 
-def count_participations(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
+def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
     """Return the loss of the composition by numbers of participations.
 
     It is None if the noise is not small enough, or if there are too many combinations of counts. left: logarithm of the allowed `missed`,
@@ -141,8 +141,8 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
     return np.arange(top + 1.0), n * math.log1p(-q) + np.concatenate(([0.0], np.cumsum(rises)))
 
 
-def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
-    """Yield the results of `count_participations` for every value in LEFT, so with less and less slack and larger `missed`.
+def counted_losses(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
+    """Yield the results of `counted_loss` for every value in LEFT, so with less and less slack and larger `missed`.
 
     Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with enough signal for its noise.
     """
@@ -154,6 +154,6 @@ def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iter
             return
         kinds.append((part, n))
     for left in LEFT:
-        counts = count_participations(kinds, log_delta, left)
+        counts = counted_loss(kinds, log_delta, left)
         if counts is not None:
             yield counts

@@ -15,10 +15,10 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
-from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_short
+from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_third_term
 from dpcli.numerics.contour.tilted import Loss, Losses, uncut
 from dpcli.numerics.logspace import log_ndtr_array
-from dpcli.numerics.mixture import LEAST as ROWS
+from dpcli.numerics.mixture import LEAST as FEWEST_IN_TABLE
 from dpcli.numerics.mixture import Shifted, ShiftedRemove, row_of, table_of
 from dpcli.numerics.quadrature import TAIL
 from dpcli.numerics.roots import bracket_root
@@ -31,18 +31,18 @@ FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this in estimates, so
 NARROW = 1e-7  # relative width of an interval at which no other cut is tried
 NEAR = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
 ROUNDS = 8  # most cuts
-VAIN, GAINED = 1, 0.9  # the search ends after VAIN cuts that leave more than GAINED of the interval's width
-FARTHER, FARTHEST = 2.5, 12.0  # least and largest ratio between one estimate and the next if no epsilon was proved near the first
-RISES = (1.0, 1.2, 1.5, 2.0)  # multiples of a level that are tried
-SHORT = -21.0  # log of the third term of delta (jump.py), relative to delta, at which a level is high enough
-HIGHER = 2.0  # factor of the next level if a cut near epsilon gave no narrow interval
-LEAST = -1400.0  # least estimate of log delta, which is below every float
-SPREAD = 2.0  # a level is at least this many standard deviations of the sum
-RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
-TOGETHER = 2  # fewest rows that are cut together
+MAX_VAIN_CUTS, VAIN_RATIO = 1, 0.9  # the search ends after so many cuts that leave more than this share of the interval's width
+LEAST_RATIO, MOST_RATIO = 2.5, 12.0  # range of the ratio between one estimate and the next if no epsilon was proved near the first
+LEVEL_FACTORS = (1.0, 1.2, 1.5, 2.0)  # multiples of a level that are tried
+LOG_THIRD_TERM = -21.0  # log of the third term of delta (jump.py), relative to delta, at which a level is high enough
+HIGHER_LEVEL = 2.0  # factor of the next level if a cut near epsilon gave no narrow interval
+LEAST_LOG_DELTA = -1400.0  # least estimate of log delta, which is below every float
+LEVEL_DEVIATIONS = 2.0  # a level is at least this many standard deviations of the sum
+LOG_RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
+FEWEST_ROWS = 2  # fewest rows that are cut together
 FLAT = 1e6  # order z at which K(z) / z is about the largest loss, if there is one
-EVERYTHING = 100.0  # a level so high that only RARE decides about the outcomes that are left out
-SHARE = -28.0  # log of the mass that may be cut off below the level, relative to delta
+HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the outcomes that are left out
+LOG_CUT_OFF = -28.0  # log of the mass that may be cut off below the level, relative to delta
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,11 +83,11 @@ class LoneRows:
 
 def in_rows(losses: Losses) -> tuple[LoneRows | None, Losses]:
     """Return the losses that form rows of one table, or None if they are few, and the other losses."""
-    if len(losses) < ROWS:
+    if len(losses) < FEWEST_IN_TABLE:
         return None, losses
     each = [row_of(loss) for loss, _ in losses]
     inside = [row is not None and row.family is ShiftedRemove for row in each]
-    if sum(inside) < ROWS:
+    if sum(inside) < FEWEST_IN_TABLE:
         return None, losses
     chosen = tuple(part for part, into in zip(losses, inside, strict=True) if into)
     table = table_of([row for row, into in zip(each, inside, strict=True) if row is not None and into])
@@ -106,7 +106,7 @@ def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
     if rows is not None:
         alone = np.ones(len(rows.losses), dtype=bool)
         for index in alike_rows(rows.table, level):
-            several = cut_rows(rows.table.at(index), rows.counts[index], level, share) if len(index) >= TOGETHER else None
+            several = cut_rows(rows.table.at(index), rows.counts[index], level, share) if len(index) >= FEWEST_ROWS else None
             if several is not None:
                 parts.append((several, 1))
                 alone[index] = False
@@ -140,9 +140,9 @@ def _cuts_above(losses: Losses, epsilon: float, level: float, log_delta: float) 
     The third term is small if nearly all big losses lie above epsilon.
     """
     parts = None
-    for rise in RISES:
-        parts = cuts(losses, rise * level, log_delta + SHARE - epsilon)
-        if parts is None or log_short(parts, epsilon) <= log_delta + SHORT:
+    for factor in LEVEL_FACTORS:
+        parts = cuts(losses, factor * level, log_delta + LOG_CUT_OFF - epsilon)
+        if parts is None or log_third_term(parts, epsilon) <= log_delta + LOG_THIRD_TERM:
             break
     return parts
 
@@ -153,8 +153,8 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     core = _core(losses)
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
-    level = max(epsilon, SPREAD * core[1])
-    about = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST)
+    level = max(epsilon, LEVEL_DEVIATIONS * core[1])
+    about = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST_LOG_DELTA)
     parts = _cuts_above(losses, epsilon, level, about)
     return None if parts is None else jump(parts, None, epsilon, level, about)
 
@@ -170,45 +170,47 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     tried = 0.0  # the last estimate for which the method applied
     in_vain = 0  # number of cuts in a row that did not narrow the interval
     for _ in range(ROUNDS):
-        level = higher * max(near, SPREAD * core[1])
+        level = higher * max(near, LEVEL_DEVIATIONS * core[1])
         try:
             parts = _cuts_above(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
-            jumped = None if parts is None else jump(parts, log_delta, near, level)
+            bounds = None if parts is None else jump(parts, log_delta, near, level)
         except NotRepresentable:  # the bounds of earlier cuts hold nevertheless
             if not math.isfinite(high):
                 raise
             break
-        if jumped is None and not tried:
+        if bounds is None and not tried:
             break
-        if jumped is None:
+        if bounds is None:
             near = math.sqrt(near * tried)  # half way back, on a logarithmic scale
             continue
         tried = near
-        ends, width = jumped.epsilon(log_delta, near), high - low
+        ends, width = bounds.epsilon(log_delta, near), high - low
         low = max(low, ends[0])
         if ends[1] < high:
-            high, tilt = ends[1], jumped.small.t
-        in_vain = 0 if high - low < GAINED * width or not math.isfinite(high) else in_vain + 1
-        if high - low <= NARROW * high < math.inf or in_vain == VAIN:
+            high, tilt = ends[1], bounds.small.t
+        in_vain = 0 if high - low < VAIN_RATIO * width or not math.isfinite(high) else in_vain + 1
+        if high - low <= NARROW * high < math.inf or in_vain == MAX_VAIN_CUTS:
             break
-        if jumped.log_delta(0.0)[1] <= log_delta:
-            return 0.0, 0.0, jumped.small.t
-        higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER
-        near = ends[0] if ends[0] > 0.0 else _farther(jumped, log_delta, near)
+        if bounds.log_delta(0.0)[1] <= log_delta:
+            return 0.0, 0.0, bounds.small.t
+        higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER_LEVEL
+        near = ends[0] if ends[0] > 0.0 else _farther(bounds, log_delta, near)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
 
 
 def _farther(last: Jump, log_delta: float, near: float) -> float:
     """Return the next estimate of epsilon if none could be proved about `near`.
 
-    It is where the tangent of log delta at `near` reaches the target, at a ratio to `near` between FARTHER and FARTHEST.
+    It is where the tangent of log delta at `near` reaches the target, at a ratio to `near` between LEAST_RATIO and MOST_RATIO.
     """
     now, before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
     slope = (before - now) / (0.2 * near)
     up = last.log_delta(near)[0] > log_delta
-    along = near + (now - log_delta) / slope if slope > 0.0 and math.isfinite(now) else math.nan
-    least, most = (FARTHER, FARTHEST) if up else (1.0 / FARTHEST, 1.0 / FARTHER)
-    return min(max(along / near, least), most) * near if math.isfinite(along) else near * (FARTHER if up else 1.0 / FARTHER)
+    tangent = near + (now - log_delta) / slope if slope > 0.0 and math.isfinite(now) else math.nan
+    if not math.isfinite(tangent):
+        return near * (LEAST_RATIO if up else 1.0 / LEAST_RATIO)
+    least, most = (LEAST_RATIO, MOST_RATIO) if up else (1.0 / MOST_RATIO, 1.0 / LEAST_RATIO)
+    return min(max(tangent / near, least), most) * near
 
 
 def log_delta_of_one(losses: Losses, epsilon: float) -> float:
@@ -249,10 +251,10 @@ def _central(core: tuple[float, float], log_delta: float) -> float:
 def _core(losses: Losses) -> tuple[float, float] | None:
     """Return about the mean and standard deviation of the sum without rare outcomes, or None if it has none."""
     rows, left = in_rows(losses)
-    parts = _cuts_alone(left, EVERYTHING, RARE - math.log(math.fsum(n for _, n in losses)))
+    parts = _cuts_alone(left, HIGHEST_LEVEL, LOG_RARE - math.log(math.fsum(n for _, n in losses)))
     if parts is None:
         return None
-    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(RARE), 1)])
+    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(LOG_RARE), 1)])
     mean, square = (math.fsum(n * values[i] for values, n in moments) for i in (0, 1))
     return (mean, math.sqrt(square)) if square > 0.0 else None
 

@@ -1,0 +1,129 @@
+"""A score by which a private selection costs nearly as much as its bound.
+
+The bound of selection_profile.py has two parts that an order of the outcomes can attain. Let outcomes of a larger ratio P/Q be worse. Then
+every set of the best outcomes is at the edge of what a run allows. Now move each outcome of a large ratio to the place at which it adds
+most to delta. Only few outcomes are moved if delta is small. This order is not monotone in the ratio, and can cost much more than either
+order that is: of one Gaussian of noise 1, a geometric number of mean 10, and delta 1e-5, it costs 6.424, and the best monotone order costs
+4.886.
+
+An outcome of the pair below is a cell of losses of a run, or the failure of the release with probability INFLATED. Both are
+post-processing, and the score depends on the cell alone, so that the pair is a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, REACHES, TrialCounts
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.numerics.arrays import Array, IndexArray, np
+from dpcli.numerics.contour.tilted_closed import TiltedAtoms
+from dpcli.numerics.grid.hockey_stick import FURTHEST, INFLATED, ChordPair
+from dpcli.numerics.logspace import log_sum
+from dpcli.numerics.tails import Tails, cells_between
+from dpcli.numerics.work import shared
+
+CELLS = 1200  # cells of equal width in which losses are counted together
+LARGEST_MASS = 2e-3  # largest mass of a cell; a larger cell is split at random into equal ones
+CUTS = 400  # places to which an outcome may be moved
+NODES = 4  # number of nodes of the Gauss-Legendre rule for the mean of f' over a cell
+
+
+@dataclass(frozen=True, slots=True)
+class CostlySelection(Mechanism):
+    """The selection from runs that attain the pair of `run`, by the score of the module's docstring.
+
+    epsilon: the epsilon for which the outcomes are placed. reversed: whether `run` is the pair of the second direction.
+    """
+
+    run: PrivacyLoss
+    trials: TrialCounts
+    epsilon: float
+    reversed: bool
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[CostlyLoss, CostlyLoss]:
+        return CostlyLoss(self, self.reversed), CostlyLoss(self, not self.reversed)
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyLoss:
+    """The loss of the selection's pair, or of the mirrored one."""
+
+    selection: CostlySelection
+    mirrored: bool
+
+    def cgf(self, z: Array) -> Array:
+        return _pair(self).cgf(z)
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        return _pair(self).tilted(t)
+
+    def tails(self, at: Array) -> Tails:
+        return _pair(self).tails(at)
+
+
+@shared(32)
+def _pair(loss: CostlyLoss) -> ChordPair:
+    """Return the pair, cached."""
+    chosen, trials = loss.selection, loss.selection.trials
+    log_p, log_q = _cells(chosen.run)
+    p, q = np.exp(log_p), np.exp(log_q)
+    order = _order(p, q, log_p - log_q, trials, chosen.epsilon)
+    log_best, log_other = (log_masses[order] + _log_rate(masses[order], trials) for log_masses, masses in ((log_p, p), (log_q, q)))
+    total = max(float(np.exp(log_sum(log_best[None, :]))[0]), float(np.exp(log_sum(log_other[None, :]))[0]), 1.0)
+    losses = log_best - log_other
+    log_other = log_other - math.log(total) - INFLATED
+    # Without a trial, or after a failure, the loss is 0.
+    rest = max(1.0 - math.fsum(np.exp(log_other).tolist()), 0.5 * INFLATED)
+    losses, log_other = np.append(losses, 0.0), np.append(log_other, math.log(rest))
+    losses, log_p, log_q = (
+        (losses, log_other + losses, log_other) if not loss.mirrored else (-losses, log_other, log_other + losses)
+    )
+    increasing = np.argsort(losses, kind="stable")
+    return ChordPair(losses[increasing], log_p[increasing], -math.inf)
+
+
+def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
+    """Return the log masses of P and of Q in cells of increasing loss, split so that none is large."""
+    reaches = np.geomspace(1e-6, FURTHEST, REACHES)
+    high = float(reaches[np.argmax(np.append(run.tails(reaches).p_above[:-1] <= LOG_LEAST, True))])
+    low = float(reaches[np.argmax(np.append(run.tails(-reaches[::-1]).q_below[::-1][:-1] <= LOG_LEAST, True))])
+    edges = np.unique(np.concatenate((np.linspace(-low, high, CELLS), -reaches[reaches < low], reaches[reaches < high])))
+    tails = run.tails(edges)
+    inside = np.logical_and.reduce([tail > -math.inf for tail in tails])
+    p_above, p_below, q_above, q_below = (tail[inside] for tail in tails)
+    never, always = np.full(1, -math.inf), np.zeros(1)
+    with np.errstate(divide="ignore"):  # of cells without mass
+        masses = [
+            cells_between(np.concatenate((always, above, never)), np.concatenate((never, below, always))).log_mass
+            for above, below in ((p_above, p_below), (q_above, q_below))
+        ]
+    kept = (masses[0] > -math.inf) & (masses[1] > -math.inf)
+    log_p, log_q = masses[0][kept], masses[1][kept]
+    pieces = np.ceil(np.exp(np.maximum(log_p, log_q)) / LARGEST_MASS).astype(int).clip(min=1)
+    log_p, log_q = (np.repeat(log_masses - np.log(pieces), pieces) for log_masses in (log_p, log_q))
+    by_loss = np.argsort(log_p - log_q, kind="stable")
+    return log_p[by_loss], log_q[by_loss]
+
+
+def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: float) -> IndexArray:
+    """Return the indices of the cells from the best to the worst. p, q: masses of the cells; their losses increase."""
+    cuts = np.unique(np.linspace(0, len(p) - 1, CUTS).astype(int))
+    rates = [np.exp(-trials.depth(np.minimum(np.cumsum(masses)[cuts], 1.0))) for masses in (p, q)]
+    gains = rates[0][None, :] - np.exp(np.clip(epsilon - losses, -600.0, 600.0))[:, None] * rates[1][None, :]
+    moved = gains.max(axis=1) > 0.0
+    place = np.where(moved, cuts[gains.argmax(axis=1)] + 0.5, np.arange(len(p), dtype=float))
+    return np.argsort(place, kind="stable")
+
+
+def _log_rate(masses: Array, trials: TrialCounts) -> Array:
+    """Return the logarithm of the mean of f' over each cell, of cells from the best to the worst."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    begins = np.cumsum(masses) - masses
+    places = np.clip(begins[:, None] + 0.5 * (1.0 + nodes) * masses[:, None], 0.0, 1.0)
+    depths = trials.depth(places.ravel()).reshape(places.shape)
+    return np.asarray(math.log(trials.mean) + log_sum(np.log(0.5 * weights) - depths))

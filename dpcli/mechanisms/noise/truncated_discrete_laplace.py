@@ -1,0 +1,176 @@
+"""Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves, of_mechanism
+from dpcli.base.stated import quotient
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
+from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, ROUNDING, stated_once
+from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure
+from dpcli.numerics.logspace import log_add, log_expm1
+from dpcli.numerics.tails import single_epsilon_upper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedDiscreteLaplaceSpec(Spec):
+    """A whole number plus two-sided geometric noise that is never beyond a bound: a noise x of at most `bound` in size has a probability
+    proportional to e^{-|x| / scale}.
+
+    sensitivity is the largest move of the number under the file's adjacency and unit. Only a group multiplies it. A move shows with some
+    probability, as an outcome that is possible for one dataset alone. With delta instead of bound, the bound is the smallest whole number
+    for which this probability is at most delta, for a move by the sensitivity.
+
+    Neighbours: all three adjacencies. There is no Poisson sampling under replace-one or zero-out, because the keys do not bound one
+    record's contribution.
+
+    Bounds: exact for a number that moves by at most 4096, and upper bounds beyond. Epsilon is at most sensitivity / scale. Without
+    sampling, accountants of Renyi divergences set the probability that a move shows aside. There are no bounds for vectors. No finite
+    epsilon below that probability.
+
+    Source: Geng, Ding, Guo, Kumar 2018, arXiv:1810.00877 (noise on real numbers); the pair is derived in `dpcli explain
+    truncated-discrete-laplace`.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
+    evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves the whole number by more than sensitivity."),
+        OWN_NOISE,
+        of_mechanism(
+            "Noise beyond the bound is drawn again. It is not moved to the bound.",
+            "test_noise_that_is_moved_to_its_bound_shows_more",
+        ),
+    )
+
+    scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
+    sensitivity: Annotated[int, Key("stated sensitivity of the whole number under the file's adjacency", COUNT, claim=True)]
+    bound: Annotated[int | None, Key("largest size of the noise; or state delta", COUNT)] = None
+    delta: Annotated[float | None, Key("largest probability that a move by the sensitivity shows; or state bound", OPEN_UNIT)] = (
+        None
+    )
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        yield from stated_once(self.bound, self.delta)
+
+    @property
+    def delta_spent(self) -> float:
+        return self._with_group(1).delta_floor()
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return self._with_group(neighbours.group)
+
+    def _with_group(self, group: int) -> Mechanism:
+        """Return the mechanism of a group of units."""
+        ratio = self.sensitivity / self.scale if self.scale > self.sensitivity / LARGEST_RATIO else math.inf
+        if ratio > LARGEST_RATIO / group:
+            return NoPrivacy(ratio * group)
+        bound = self.bound
+        if bound is None:
+            assert self.delta is not None
+            bound = _least_bound(self.scale, self.sensitivity, self.delta)
+        return truncated_discrete_laplace(self.scale, self.sensitivity * group, bound)
+
+
+def _least_bound(scale: float, moved: int, delta: float) -> int:
+    """Return the least bound, at least `moved`, for which a move shows with a probability of at most delta < 1/2.
+
+    With r = e^{-1 / scale} and u = r^{bound + 1}, this is u <= delta (1 + r) / (r^-moved - 1 + 2 delta).
+    """
+    a = 1.0 / scale
+    log_u = math.log(delta) + math.log1p(math.exp(-a)) - log_add(math.log(2.0 * delta), log_expm1(moved * a))
+    bound = max(math.ceil(-log_u * scale * (1.0 - ROUNDING)) - 1, moved)
+    return bound if _shown(a, moved, bound) <= delta else bound + 1
+
+
+def _shown(a: float, moved: int, bound: int) -> float:
+    """Return an upper bound on the probability that a move shows. a: 1 / scale. bound: at least `moved`."""
+    log_all = math.log(
+        -math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a)
+    )  # (1 + r - 2 r^{bound + 1}), as a sum of positives
+    log_shown = log_expm1(moved * a) - (bound + 1) * a - log_all
+    return math.exp(min(log_shown, 0.0)) * (1.0 + ROUNDING * (8.0 + (bound + moved) * a))
+
+
+def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanism:
+    """Return the mechanism of one whole number that moves by s = `moved`, with noise of at most b = `bound`.
+
+    Let f(x) be the probability of the noise x, and r = e^{-1 / scale}. log f is concave, so that a move by s dominates every smaller one,
+    as for `truncated_laplace`.
+
+    f(x) and f(x - s) are positive for s - b <= x <= b alone. So each law has the same probability d outside, where the other is 0, and the
+    pair reveals everything with probability d. Given that x is inside, the losses are (2 x - s) / scale for 0 <= x <= s, and all of x <= 0
+    has the loss of 0, as all of x >= s has that of s. Under Q, x has a weight of r^x between 0 and s. If b >= s, x <= 0 has the weight 1 +
+    r + ... + r^{b-s}, and x >= s has r^s times as much. Otherwise x is from s - b to b.
+
+    If b >= s, d = (r^-s - 1) r^{b + 1} / (1 + r - 2 r^{b + 1}). Otherwise it is 1 minus what is inside.
+    """
+    a = 1.0 / scale
+    if 2 * bound < moved:
+        return NoPrivacy(moved / bound)
+    first = max(moved - bound, 0)
+    if bound >= moved:
+        delta = _shown(a, moved, bound)
+    else:
+        inside = (math.exp(-a * first) - math.exp(-a * (bound + 1))) / (
+            -math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a)
+        )
+        delta = 1.0 - inside * (1.0 - ROUNDING * (8.0 + a * bound))
+    delta = max(delta, LEAST_DELTA)
+    return MayFail(_rest(scale, moved, bound), delta) if delta < 1.0 else NoPrivacy(moved / bound)
+
+
+def _rest(scale: float, moved: int, bound: int) -> Mechanism:
+    """Return the mechanism if a move does not show."""
+    largest = moved - 2 * max(moved - bound, 0)  # largest loss, in units of 1 / scale
+    if largest == 0:
+        return Free()
+    return CutDiscreteLaplace(scale, moved, bound) if moved <= MAX_ATOMS else Pure(quotient(largest, scale))
+
+
+@dataclass(frozen=True, slots=True)
+class CutDiscreteLaplace(Mechanism):
+    """The outcomes of `truncated_discrete_laplace` in which a move does not show. rho is that of the two-point pair, which dominates."""
+
+    scale: float
+    moved: int
+    bound: int
+
+    @property
+    def epsilon(self) -> float:
+        """The largest loss."""
+        return quotient(self.moved - 2 * max(self.moved - self.bound, 0), self.scale)
+
+    def approx_dp(self, delta: float) -> float:
+        if delta <= 0.0:
+            return self.epsilon
+        return min(single_epsilon_upper(self.losses()[0], math.log(delta), self.epsilon), self.epsilon)
+
+    def zcdp(self) -> float:
+        return Pure(self.epsilon).zcdp()
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[AtomicLoss]:
+        a, s, first = 1.0 / self.scale, self.moved, max(self.moved - self.bound, 0)
+        outcomes = range(first, s - first + 1)
+        weights = [-x * a for x in outcomes]
+        if not first:
+            log_end = math.log(math.expm1(-a * (self.bound - s + 1)) / math.expm1(-a))
+            weights[0], weights[-1] = log_end, log_end - s * a
+        log_total = math.log(math.fsum(map(math.exp, (weight - weights[0] for weight in weights)))) + weights[0]
+        return (AtomicLoss(tuple(weight - log_total for weight in weights), tuple((2 * x - s) * a for x in outcomes)),)

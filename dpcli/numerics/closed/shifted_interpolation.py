@@ -1,0 +1,134 @@
+"""The privacy of the last iterate of noisy gradient descent, if no earlier iterate is seen: one Gaussian, by shifted interpolation.
+
+Let X_k = P(f_k(X_{k-1}) + Z_k) and X'_k = P(f'_k(X'_{k-1}) + Z'_k) for k = 1, ..., t, from the same X_0. All Z are independent Gaussian
+vectors of variance v^2 in each coordinate, P is the projection onto a convex set (or nothing), |f_k(x) - f_k(y)| <= c |x - y| with c <= 1,
+and |f_k(x) - f'_k(x)| <= s_k. Choose tau, numbers a_k >= 0, and z_k = c z_{k-1} + s_k - a_k >= 0 for k > tau, with z_t = 0. Let z_tau be 0
+if tau = 0, and the diameter of the set otherwise.
+
+Theorem (Bok, Su, Altschuler 2024, arXiv:2403.00278). X_t and X'_t are dominated by Gaussian noise with mu^2 = (sum of a_k^2) / v^2.
+
+Proof. Let Y_tau = X'_tau and Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f'_k(Y_{k-1}) + Z_k), with the Z of X and with w_k = a_k / (c z_{k-1} +
+s_k). If |X_{k-1} - Y_{k-1}| <= z_{k-1}, then |f_k(X_{k-1}) - f'_k(Y_{k-1})| <= c z_{k-1} + s_k. As P brings points no further apart,
+|X_k - Y_k| <= (1 - w_k) (c z_{k-1} + s_k) = z_k. So Y_t = X_t. Given Y_{k-1} = y, Y_k is P of f'_k(y) + Z_k, moved by the vector w_k
+(f_k(X_{k-1}) - f'_k(y)), which is random, independent of Z_k, and no longer than a_k. Given X'_{k-1} = y, X'_k is P of f'_k(y) + Z'_k. So
+each step costs at most a Gaussian with mu = a_k / v, and by post-processing, the composition of the steps after tau dominates (Y_t, X'_t).
+A Gaussian pair is the same in both directions, so that it is enough if f_k contracts for one of the two datasets.
+
+**The best a_k for batches in turn.** s_k is s if the record is in the batch of step k, which is so once in each l steps, and 0 otherwise.
+The last use is in step t: the steps after the last use are post-processing, and those before the first one are the same in both runs. Let s
+= 1, and let tau = t - n l, so that n uses come after it. z_k >= 0 says that the sum of c^{t-j} a_j over the steps j > k is at least that of
+c^{t-j} s_j. Over all steps after tau, it exceeds that by c^{n l} z_tau. As functions of W, the sum of c^{2 (t-j)} over j > k, the first sum
+is a curve whose slopes are a_j / c^{t-j}, and sum a_j^2 is the integral of their squares. This is least for the least concave curve that is
+nowhere below the second sum. Its corners can be where i = 0, 1, ..., n uses have been counted, at (0, 0) and (W_i, U_i) with W_i = sum of
+c^{2j} for j <= (i-1) l and U_i = sum of c^{j l} for j < i, or at the end, (W, B) with W = sum of c^{2j} for j < n l and B = U_n + c^{n l}
+z_tau. The slopes from i = 1 to n grow like c^{-i l}. So the curve is one chord to the end, from (0, 0) or from (1, 1), unless point n is
+above it. If it is, n = 1 is better: then the part after point n costs as much, and that before it 1 in place of more. A tau between two
+uses is never better, because W is smaller and B larger than for the same n. With tau = 0, the end is point n. With l = 1 and no set, this
+gives mu^2 = (s / v)^2 (1 - c^t) (1 + c) / ((1 + c^t) (1 - c)).
+
+**Batches that are drawn afresh for each step.** X and X' draw the same batches and the same noise up to tau, so that z_tau is also at most
+s (1 + c + ... + c^{tau-1}). Then let Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f_k(Y_{k-1}) + Z_k), with the batch and the noise of X, and z_k =
+c z_{k-1} - a_k. Split Z_k into two independent parts, of variances (1 - h) v^2 and h v^2. Given Y_{k-1} = y, Y_k is P of two terms: f_k(y)
+and the first part; w_k (f_k(X_{k-1}) - f_k(y)) and the second part. The first term against f'_k(y) and the first part costs as much as a
+sampled step with noise sqrt(1 - h) v. Given the first term, the second one costs at most a Gaussian with mu = a_k / (sqrt(h) v), because
+the second part is independent of the batch and of all that went before. So n sampled steps with less noise and one Gaussian dominate
+the last n steps. The least sum of a_k^2 is (c^n z_tau)^2 / (1 + c^2 + ... + c^{2 (n-1)}), and mu^2 of the Gaussian is 1 / (h v^2) times it.
+Here f_k must contract for both datasets. (Bok, Su, Altschuler 2024 split the noise in halves.)
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.numerics.arrays import Array, np
+
+# Numbers of uses after tau that are tried. Every number gives an upper bound, and next to the best one it is larger by less than 1e-6.
+ALL_UP_TO, RATIO, MOST = 1000, 1.001, 1e18
+LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h of the noise that are tried
+LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
+LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
+LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53, which is an upper bound
+
+
+def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float) -> float:
+    """Return mu of the last iterate over mu of one step, rounded up: at least 1, and at most the root of the number of uses of a record.
+
+    Args:
+        gap: 1 - c, in [0, 1], rounded down.
+        batches: the number l of steps from one use of a record to its next.
+        iterations: the number t of steps.
+        diameter: the diameter of the set, in units of the move s that one change makes in one step; inf without a set.
+    """
+    log_c = math.log1p(-min(gap, LARGEST_GAP)) if gap >= LEAST_GAP else 0.0
+    uses = -(-iterations // batches)
+    if batches == 1:
+        least = float(_sum(log_c, uses) ** 2 / _sum(2.0 * log_c, uses))
+    else:
+        later = math.exp(batches * log_c) * _sum(batches * log_c, uses - 1)
+        least = 1.0 + float(later**2 / (math.exp(2.0 * log_c) * _sum(2.0 * log_c, max((uses - 1) * batches, 1))))
+    if uses > 1 and diameter < math.inf:
+        tried = _tried_uses()
+        least = min(least, float(_from_anywhere(log_c, batches, tried[tried < uses], diameter).min()))
+    return math.sqrt(least) * (1.0 + 1e-12)
+
+
+def _tried_uses() -> Array:
+    """Return the numbers of uses after tau that are tried. They do not depend on the setting, so that the cost grows with the steps."""
+    larger = np.floor(ALL_UP_TO * RATIO ** np.arange(1.0, math.log(MOST / ALL_UP_TO) / math.log(RATIO)))
+    return np.concatenate((np.arange(1.0, ALL_UP_TO + 1.0), larger))
+
+
+def _from_anywhere(log_c: float, batches: int, n: Array, diameter: float) -> Array:
+    """Return the sum of a_k^2 for the last n uses, from two points at the distance `diameter`; inf if fewer uses are better."""
+    steps = n * batches
+    # The sums without their first term, 1, are the chord from (1, 1).
+    far = np.exp(steps * log_c) * diameter + math.exp(batches * log_c) * _sum(batches * log_c, n - 1.0)
+    wide = math.exp(2.0 * log_c) * _sum(2.0 * log_c, steps - 1.0)
+    uses, width = _sum(batches * log_c, n), _sum(2.0 * log_c, steps - batches + 1.0)
+    direct = far >= wide  # then (1, 1) is not above the chord from (0, 0)
+    start = np.where(direct, 0.0, 1.0)
+    with np.errstate(over="ignore"):
+        slope = (1.0 - start + far) / np.maximum(1.0 - start + wide, np.finfo(float).tiny)
+        is_below = (n == 1.0) | (uses - start <= slope * (width - start) * (1.0 + 1e-13))
+        return np.asarray(np.where(is_below, start + slope * (1.0 - start + far), math.inf))
+
+
+def _sum(log_ratio: float, terms: Array | float) -> Array:
+    """Return 1 + r + ... + r^(terms - 1) for r = e^log_ratio <= 1."""
+    if log_ratio == 0.0:
+        return np.asarray(terms, dtype=float)
+    return np.asarray(np.expm1(np.asarray(terms, dtype=float) * log_ratio) / math.expm1(log_ratio))
+
+
+def hidden_steps(
+    gap: float, iterations: int, diameter: float, records: int, rate: float, mu: float, opposite: bool
+) -> tuple[int, float, float] | None:
+    """Return (n, h, mu of the Gaussian) for batches that are drawn, or None if no choice promises to cost less than all steps.
+
+    Every choice gives an upper bound. This one has about the least variance of the loss. That of a sampled step is taken to be q^2 times
+    e^(mu^2) - 1, or 4 sinh(mu^2 / 4) if two versions of a record move a sum by mu / 2 in opposite directions.
+
+    Args:
+        gap, iterations, diameter: as for `last_iterate_norm`; the move is that of one record.
+        records: number of records that change.
+        rate: the probability q that a record is in the batch of a step.
+        mu: the largest move of a step in units of its noise.
+        opposite: whether two versions of a record are compared, and each is in a sample or not.
+    """
+    log_c = math.log1p(-min(gap, LARGEST_GAP)) if gap >= LEAST_GAP else 0.0
+    tried = _tried_uses()
+    n = tried[tried < iterations][:, None]
+    if not len(n):
+        return None
+    apart = np.minimum(diameter, records * _sum(log_c, iterations - n))
+    shifts = np.exp(n * log_c) * apart / np.sqrt(_sum(2.0 * log_c, n)) * (mu / records) * (1.0 + 1e-12)
+    shares = np.geomspace(LEAST_SHARE, MOST_SHARE, SHARES)
+    with np.errstate(over="ignore"):
+        squares = np.minimum(mu**2 / (1.0 - np.append(shares, 0.0)), LARGEST_EXPONENT)
+        steps = rate**2 * (4.0 * np.sinh(squares / 4.0) if opposite else np.expm1(squares))
+        variances = shifts**2 / shares + n * steps[:-1]
+    row, column = np.unravel_index(np.argmin(variances), variances.shape)
+    if variances[row, column] >= iterations * steps[-1]:
+        return None
+    share = float(shares[column])
+    return int(n[row, 0]), share, float(shifts[row, 0]) / math.sqrt(share) * (1.0 + 1e-12)
