@@ -58,14 +58,10 @@ EXPECTED = {
         1.35,
         1.37,
     ),  # nearly one Gaussian, mu = sqrt(30 / 400 + 0.02): 1.3563 at delta less the failures' 4e-7
-<<<<<<< HEAD
     "banded-matrix.toml": (
         2.998,
         2.9983,
     ),  # 125 steps of DP-SGD at rate 1/15: 2.9984 by the PRV accountant of Opacus, error 1e-4
-=======
-    "banded-matrix.toml": (2.998, 2.9983),  # 125 steps of DP-SGD at rate 1/15: 2.9984 by the PRV accountant of Opacus, error 1e-4
->>>>>>> 9e15525817f44549ea8e68c0e5a8261ba0e71ae6
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
 
