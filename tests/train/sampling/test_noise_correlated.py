@@ -281,7 +281,7 @@ def test_a_whole_tree_has_the_variance_of_estimates_from_below() -> None:
 
 @pytest.mark.long
 def test_buffers_are_few() -> None:
-    tree, banded = Tree(1.0, SeededStream(1), 4_095), Banded(np.ones((4_095, 5)), 1.0, SeededStream(1))
+    tree, banded = Tree(1.0, SeededStream(1), (4_095,)), Banded(np.ones((4_095, 5)), 1.0, SeededStream(1))
     buffered = BufferedToeplitz(np.array([0.9, 0.5]), np.array([0.2, 0.1]), 1.0, SeededStream(1), 4_095)
     for noise in (tree, banded, buffered):
         for _ in range(4_095):
@@ -333,7 +333,7 @@ import os, torch
 from dpcli.train.noise import Tree
 from dpcli.random.streams import SystemStream
 from dpcli.base.errors import InternalError
-noise, shapes = Tree(1.0, SystemStream(), 8), {"w": torch.Size([3])}
+noise, shapes = Tree(1.0, SystemStream(), (8,)), {"w": torch.Size([3])}
 noise.next(shapes)
 if os.fork() == 0:
     try:
