@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from dpcli.analysis.account import account
+from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration.choice_releases import exponential
 from dpcli.exam.subjects import SEED, drawn
@@ -97,7 +98,11 @@ def test_a_witness_is_attained_and_below_the_bound(kind: str) -> None:
                 witness = mechanism.witness(order)
                 if witness is not None and witness is not mechanism:
                     assert witness.attained(), subject.source
-                    assert (witness.rdp(ORDERS) <= mechanism.rdp(ORDERS) * (1.0 + 1e-9)).all(), subject.source
+                    try:
+                        charged = mechanism.rdp(ORDERS)
+                    except NotRepresentable:  # infinite, with a failure: tests/mechanisms/test_witnesses.py has its curve
+                        continue
+                    assert (witness.rdp(ORDERS) <= charged * (1.0 + 1e-9)).all(), subject.source
 
 
 def test_a_bound_in_place_of_a_mechanism_has_no_witness() -> None:
@@ -116,8 +121,6 @@ EXPONENTIAL = {"type": "exponential", "epsilon": 0.5, "steps": 4}
     ("entry", "privacy"),
     tiered(
         [
-            ({"type": "permute-and-flip", "epsilon": 0.5}, {}),
-            ({"type": "report-noisy-max", "epsilon": 0.5}, {}),
             ({"type": "sparse-vector", "epsilon": 0.5}, {}),
             ({"type": "private-decoding", "clip": 2.0, "references": 3, "temperature": 0.8}, {}),
             ({"type": "discrete-gaussian", "sigma": 3.0, "l2_sensitivity": 1.41}, {}),

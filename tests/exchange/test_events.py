@@ -497,6 +497,14 @@ def test_a_field_that_is_new_is_not_passed_over() -> None:
         dpcli.from_dp_event(GaussianDpEvent(), adjacency="add-remove")
 
 
+def test_a_binomial_number_of_trials_has_no_event() -> None:
+    text = (ROOT / "examples" / "tuning.toml").read_text()
+    binomial = text.replace('"geometric", mean = 10', '"binomial", mean = 10, most = 20')
+    assert binomial != text
+    refused = run("export", "dp-accounting", "-", stdin=binomial.encode())
+    assert refused.code == 2 and "no binomial number of trials" in refused.err
+
+
 @pytest.mark.needs("dp_accounting")
 def test_objects_of_the_package_are_what_their_json_is() -> None:
     """Real events, their named tuples and their JSON are one pipeline; what is exported is the package's own event, at its own number."""
