@@ -10,7 +10,7 @@ from itertools import chain
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.known import Known, Reply, answers, known
+from dpcli.exam.known import Known, answers, known
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 
 EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
@@ -170,7 +170,10 @@ def detected(plant: Plant, accountant: Accountant) -> bool:
             if any(answer.false for answer in planted_answers):
                 return True
             is_tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            honest_answers = list(answers(accountant, [question]))
-            promises_more = any(map(Reply.promises_more, planted_answers, honest_answers))
+            honest_answers = {answer.label: answer for answer in answers(accountant, [question])}
+            promises_more = any(
+                answer.label not in honest_answers or answer.promises_more(honest_answers[answer.label])
+                for answer in planted_answers
+            )
             is_harmless = is_harmless and not (is_tight and promises_more)
     return is_harmless

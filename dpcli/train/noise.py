@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     Shapes = Mapping[str, torch.Size]
 
+LEAST_RATIO = 0.01  # least ratio of successive coefficients of a Toeplitz encoder
 SEARCH_ROUNDS = 60  # iterations of L-BFGS; further iterations reduce the error by less than 0.1 %
 
 
@@ -328,14 +329,14 @@ def optimised(steps: int, bands: int) -> Reals:
 
     Row t of the result contains C[t, t], C[t + 1, t], ..., with zeros beyond the last step. Each row has Euclidean length 1. The search
     minimises the Frobenius norm of A C^-1, where A is the matrix of prefix sums. The square of this norm is the sum of the variances of all
-    prefix sums if z has variance 1. The search starts at the normalised columns of the banded square root of A. If it finds no better
-    encoder, these columns are returned.
+    prefix sums if z has variance 1. The search starts at the normalised columns of `best_toeplitz`, or of the banded square root of A if
+    they have less error. If it finds no better encoder, these columns are returned.
     """
     import torch
 
-    rows = torch.from_numpy(np.tile(square_root(bands), (steps, 1)))
     within_run = torch.arange(steps)[:, None] + torch.arange(bands) < steps
-    initial = rows * within_run
+    starts = (best_toeplitz(steps, bands), square_root(bands))
+    initial = min((_normalised(torch.from_numpy(column) * within_run) for column in starts), key=_finite_error)
     free = initial.clone().requires_grad_()
     search = torch.optim.LBFGS([free], max_iter=SEARCH_ROUNDS, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0.0)
 
@@ -347,10 +348,40 @@ def optimised(steps: int, bands: int) -> Reals:
 
     search.step(closure)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        best = min(_normalised(initial), _normalised(free), key=_finite_error)
+        best = min(initial, _normalised(free), key=_finite_error)
     columns: Reals = best.numpy()
     columns.flags.writeable = False
     return columns
+
+
+def best_toeplitz(steps: int, bands: int) -> Reals:
+    """Return the coefficients c of a banded Toeplitz encoder with small error on prefix sums, non-increasing from c_0 = 1.
+
+    The search minimises |c|^2 sum_t (n - t) p_t^2. Here p is the first column of A C^-1, by c * p = (1, 1, ...), and |c|^2 is the largest
+    cost of a column. It starts at the square root of A, and searches over the ratios of successive coefficients. With g the solution of
+    C^T g = ((n - t) p_t)_t, the derivative of half the sum by c_k is -sum_t g_t p_{t-k}.
+    """
+    start = square_root(bands)
+    if bands == 1:
+        return start
+
+    from scipy.optimize import minimize
+    from scipy.signal import lfilter
+
+    remaining = np.arange(steps, 0.0, -1.0)
+
+    def loss(ratios: Reals) -> tuple[float, Reals]:
+        """Return the logarithm of the error and its derivatives."""
+        column = np.cumprod(np.concatenate(([1.0], ratios)))
+        prefixes = lfilter([1.0], column, np.ones(steps))
+        solved = lfilter([1.0], column, (remaining * prefixes)[::-1])[::-1]
+        square, error = float(column @ column), float(remaining @ np.square(prefixes))
+        by_column = [column[k] / square - float(solved[k:] @ prefixes[: steps - k]) / error for k in range(bands)]
+        by_ratio = np.cumsum((np.array(by_column) * column)[:0:-1])[::-1] / ratios
+        return 0.5 * math.log(square * error), by_ratio
+
+    search = minimize(loss, start[1:] / start[:-1], jac=True, method="L-BFGS-B", bounds=[(LEAST_RATIO, 1.0)] * (bands - 1))
+    return np.asarray(np.cumprod(np.concatenate(([1.0], search.x))))
 
 
 def _normalised(columns: torch.Tensor) -> torch.Tensor:

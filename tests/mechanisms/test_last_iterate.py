@@ -33,7 +33,7 @@ def mu(neighbours: Neighbours = ZEROED, **keys: Any) -> float:
 
 
 def test_the_regression_of_the_paper_has_its_parameters() -> None:
-    """Bok, Su, Altschuler 2024, Theorem 4.5 at the setting of their table 1: 40 batches, 50 to 200 passes, mu = 2/3 for one step.
+    """The formula of Bok, Su, Altschuler 2024 for cyclic batches, in their program: 40 batches, 50 to 200 passes, mu = 2/3 for one step.
 
     Noise 1/100 on a mean of 1,500 gradients of norm 5 or less: noise multiplier 3 under replace-one; eta 0.05, lambda 0.002 and 0.004.
     """

@@ -168,7 +168,7 @@ def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
     """Of every type: what training itself does. All else is a claim about data or about another release, and the same for all runs."""
     entry = {
         "entry": {"steps", "epochs", "sampling"},
-        "tree-aggregation": {"iterations", "max_participations", "min_separation"},
+        "tree-aggregation": {"iterations", "max_participations", "min_separation", "trees"},
         "banded-toeplitz": {"iterations", "max_participations", "min_separation", "coefficients", "bands"},
         "banded-matrix": {"iterations", "max_participations", "min_separation", "bands"},
         "buffered-toeplitz": {"iterations", "max_participations", "min_separation", "buf_decay", "output_scale"},

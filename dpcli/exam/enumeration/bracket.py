@@ -80,11 +80,16 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
     """
     for reference in references_of(name):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
-            if load(registry.SAMPLING[scheme]) is Poisson and load(registry.MECHANISMS[name]).takes_turns:
-                continue  # samples are drawn within a run, and the releases of this package are whole runs
+            if draws_within_a_run(name, scheme):
+                continue
             for draw in draws:
                 for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
                     yield reference, scheme, Situation(adjacency.value, draw, contributions, group)
+
+
+def draws_within_a_run(name: str, scheme: str) -> bool:
+    """Return whether a type draws the samples of a scheme in the steps of a run. Releases of this package are whole runs."""
+    return load(registry.SAMPLING[scheme]) is Poisson and bool(load(registry.MECHANISMS[name]).takes_turns)
 
 
 def references_of(name: str) -> tuple[Reference, ...]:
