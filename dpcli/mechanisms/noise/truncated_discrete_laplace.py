@@ -101,8 +101,9 @@ def _shown(a: float, moved: int, bound: int) -> float:
     log_all = math.log(
         -math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a)
     )  # (1 + r - 2 r^{bound + 1}), as a sum of positives
-    log_shown = log_expm1(moved * a) - (bound + 1) * a - log_all
-    return math.exp(min(log_shown, 0.0)) * (1.0 + ROUNDING * (8.0 + (bound + moved) * a))
+    log_part = log_expm1(moved * a)
+    log_shown = log_part - (bound + 1) * a - log_all
+    return math.exp(min(log_shown, 0.0)) * (1.0 + ROUNDING * (8.0 + (bound + moved) * a + abs(log_part) + abs(log_all)))
 
 
 def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanism:
@@ -125,8 +126,10 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
     if bound >= moved:
         delta = _shown(a, moved, bound)
     else:
-        inside = (math.exp(-a * first) - math.exp(-a * (bound + 1))) / (
-            -math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a)
+        inside = (
+            math.exp(-a * first)
+            * math.expm1(-a * (bound + 1 - first))
+            / (math.expm1(-a) + 2.0 * math.expm1(-a * bound) * math.exp(-a))
         )
         delta = 1.0 - inside * (1.0 - ROUNDING * (8.0 + a * bound))
     delta = max(delta, LEAST_DELTA)

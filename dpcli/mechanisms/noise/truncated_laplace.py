@@ -117,10 +117,11 @@ def truncated_laplace(moved: float, bound: float) -> Mechanism:
         return NoPrivacy(moved / min(bound, 1.0))
     moved, rounding = max(moved, SMALLEST_RATIO), ROUNDING * (4.0 + bound)
     if bound >= moved:
-        delta = math.exp(log_expm1(moved) - log_expm1(bound)) / 2.0
+        log_part, log_all = log_expm1(moved), log_expm1(bound)
+        delta = math.exp(log_part - log_all + ROUNDING * (abs(log_part) + abs(log_all))) / 2.0
         rest = CutLaplace(moved, min(-math.expm1(moved - bound) + rounding, 1.0))
     else:
-        delta = 1.0 - (math.exp(bound - moved) - math.exp(-bound)) / (-2.0 * math.expm1(-bound))
+        delta = 1.0 - math.exp(bound - moved) * math.expm1(moved - 2.0 * bound) / (2.0 * math.expm1(-bound))
         rest = CutLaplace((2.0 * bound - moved) * (1.0 + ROUNDING) + rounding, 0.0)
     delta = max(delta * (1.0 + rounding), LEAST_DELTA)
     return MayFail(rest, delta) if delta < 1.0 else NoPrivacy(moved / bound)

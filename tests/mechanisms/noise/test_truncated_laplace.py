@@ -189,6 +189,21 @@ def test_discrete_noise_is_enumerated() -> None:
     assert isinstance(same, MayFail) and same.rest == Pure((MAX_ATOMS + 1) / 2.0) and not same.attained()
 
 
+def test_noise_of_a_huge_scale_is_uniform() -> None:
+    """A move then shows with the share of the outcomes that it makes possible, whose digits do not cancel."""
+    seed = random.getrandbits(32)
+    draw = random.Random(seed)
+    for _ in range(60):
+        moved, bound, small = draw.randint(2, 40), draw.randint(2, 40), 10.0 ** draw.uniform(-130.0, -16.0)
+        case = (seed, moved, bound, small)
+        if moved < 2 * bound:
+            shows = truncated_laplace(moved * small, bound * small).delta_floor()
+            assert moved / (2 * bound) * (1.0 - 1e-15) <= shows <= moved / (2 * bound) * (1.0 + 1e-11), case
+        if moved <= 2 * bound:
+            shows, uniform = truncated_discrete_laplace(1.0 / small, moved, bound).delta_floor(), moved / (2 * bound + 1)
+            assert uniform * (1.0 - 1e-15) <= shows <= uniform * (1.0 + 1e-11), case
+
+
 def discrete_laws(scale: float, moved: int, bound: int) -> tuple[Array, Array]:
     x = np.arange(-bound, moved + bound + 1)
     sizes = [np.where(np.abs(y) <= bound, np.exp(-np.abs(y) / scale), 0.0) for y in (x - moved, x)]
