@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 PLACE = Path(__file__).resolve().parent.parent / ".github" / "docs" / "documents.json"
+# Kinds of files that dpcli reads again. `-f json` prints none of them; an export may be written to standard output.
+OF_FILES = {f"dpcli/{name}" for name in ("canaries/v1", "dp-event/v1", "pate-transcript/v3", "run/v1", "sweep-run/v1", "trials/v1")}
 INFINITY = "^-?inf$"  # a pattern says nothing of numbers: {"type": ["number", "string"], "pattern": INFINITY} is a float
 NAMES: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 Node = dict[str, Any]  # True stands for a node that allows everything: what a user's file says, or another format
@@ -34,6 +36,8 @@ def definition(kind: str) -> str:
 def require_published(text: str) -> None:
     """Fail if a document of a known kind is not what the file says. A document of another package's command is not judged."""
     document = json.loads(text)
+    if document["schema"] in OF_FILES:
+        return
     name = definition(document["schema"])
     definitions = schema()["$defs"]
     if os.environ.get("UPDATE_DOCS"):
