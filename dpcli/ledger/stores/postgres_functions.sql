@@ -862,24 +862,71 @@ END $$;
 
 -- The two functions that a client calls. Both run with the rights of the owner, and look at the login.
 
--- One writer at a time: the row of the dataset stays locked until the end of the transaction; where there is none yet, whoever may open
--- one holds off all others who may. No login that may not write can lock either row. A writer that stops between two statements (a process
--- that was suspended) is ended before those who wait give up; a copy meanwhile waits for its origin.
-CREATE OR REPLACE FUNCTION dpcli.hold(of_dataset text, milliseconds integer) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+-- The longest, in milliseconds, for which a transaction may hold the end of a chain that another waits for. To append takes a few.
+CREATE OR REPLACE FUNCTION dpcli.patience() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT 5000
+$$;
+
+-- The transactions of others that have appended and have not ended. One that copies a dataset holds up nobody, as only it sees the dataset.
+CREATE OR REPLACE FUNCTION dpcli.writers() RETURNS TABLE (process integer, transaction text)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH writing AS MATERIALIZED (
+    SELECT l.pid, l.virtualtransaction, l.relation FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'
+  )
+  SELECT w.pid, w.virtualtransaction FROM writing w WHERE w.relation = 'dpcli.dataset'::regclass AND w.pid <> pg_backend_pid()
+    AND NOT EXISTS (SELECT FROM writing c WHERE c.virtualtransaction = w.virtualtransaction AND c.relation = 'dpcli.copying'::regclass)
+$$;
+
+-- End the writers that hold on to their transactions, as far as the owner of this function may.
+CREATE OR REPLACE FUNCTION dpcli.end_writers(of_transactions text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  item record;
 BEGIN
-  PERFORM dpcli.permit('spend');
+  FOR item IN SELECT w.process FROM dpcli.writers() w WHERE w.transaction = ANY (of_transactions) LOOP
+    BEGIN
+      PERFORM pg_terminate_backend(item.process);
+    EXCEPTION WHEN insufficient_privilege THEN NULL;
+    END;
+  END LOOP;
+END $$;
+
+-- The end of a chain, locked until the transaction ends. A login may keep its transaction open, and no setting forbids that: so whoever
+-- waits longer than dpcli.patience() ends those that have appended and gone no further since the wait began.
+CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  stated integer := (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'lock_timeout');
+  most integer := CASE WHEN stated BETWEEN 1 AND 60000 THEN stated ELSE 60000 END;
+  waits integer[] := CASE WHEN most > dpcli.patience() THEN ARRAY[least(200, most), dpcli.patience(), most] ELSE ARRAY[most] END;
+  holding text[];
+  last dpcli.dataset;
+BEGIN
+  FOR i IN 1 .. cardinality(waits) LOOP
+    BEGIN
+      PERFORM set_config('lock_timeout', waits[i]::text, true);
+      SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+      PERFORM set_config('lock_timeout', stated::text, true);
+      RETURN last;
+    EXCEPTION WHEN lock_not_available THEN
+      IF i = cardinality(waits) THEN
+        RAISE;
+      ELSIF holding IS NULL THEN
+        holding := ARRAY(SELECT w.transaction FROM dpcli.writers() w);
+      ELSE
+        PERFORM dpcli.end_writers(holding);
+      END IF;
+    END;
+  END LOOP;
+END $$;
+
+-- What is written here is durable once it is committed.
+CREATE OR REPLACE FUNCTION dpcli.require_durable() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
   PERFORM dpcli.require(current_setting('fsync') = 'on', 'the server runs with fsync off: no commit would survive a power failure');
-  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '15000', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
-  IF NOT FOUND THEN
-    PERFORM dpcli.permit('open');
-    PERFORM set_config('idle_in_transaction_session_timeout', '60000', true);
-    PERFORM FROM dpcli.format FOR UPDATE;
-    PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   END IF;
 END $$;
 
@@ -890,6 +937,7 @@ DECLARE
   wrong text;
   last dpcli.dataset;
 BEGIN
+  PERFORM dpcli.require_durable();
   PERFORM dpcli.check_size(new_body, 'entry');
   PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
@@ -910,10 +958,12 @@ BEGIN
     INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
     RETURN;
   END IF;
-  SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+  last := dpcli.lock_end(of_dataset);
   PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
+  IF new_seq <> last.seq + 1 OR content ->> 'previous' <> last.head THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = 'the entry does not follow the end of the chain';
+  END IF;
   PERFORM dpcli.check_moving(of_dataset, content);
-  PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
   PERFORM dpcli.check_two(of_dataset, content);
   PERFORM dpcli.check_rate(of_dataset, content);
@@ -935,6 +985,19 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
+-- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there.
+CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
+RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
+  FOR i IN 1 .. cardinality(bodies) LOOP
+    PERFORM dpcli.append(of_dataset, first_seq + i - 1, bodies[i], hashes[i]);
+  END LOOP;
+  RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= first_seq ORDER BY e.seq;
+END $$;
+
+DROP FUNCTION IF EXISTS dpcli.hold(text, integer);
+
 -- The same data are registered once, in capitals too, whoever sees the dataset.
 CREATE UNIQUE INDEX IF NOT EXISTS dataset_data ON dpcli.dataset (lower(fingerprint));
 
@@ -955,4 +1018,4 @@ GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
 GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry, dpcli.checkpoint TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.take(text, bigint, text, text) TO dpcli_admin;
-GRANT EXECUTE ON FUNCTION dpcli.hold(text, integer), dpcli.append(text, bigint, text, text) TO dpcli_spender;
+GRANT EXECUTE ON FUNCTION dpcli.append(text, bigint, text, text), dpcli.append_all(text, bigint, text[], text[], integer) TO dpcli_spender;
