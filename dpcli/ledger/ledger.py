@@ -450,18 +450,21 @@ class Ledger:
         people = tuple(sorted({*members})) if of == "team" else (name,)
         return self._append(Proposable(SetQuota(of, name, people, share, alert_at, visible_text(why)), expires), "")
 
-    def rate(self, per_day: int, why: str) -> Receipt:
-        """Limit the entries without a cost that each login may append in a day, in UTC.
+    def rate(self, per_day: int, why: str, expires: str | None = None) -> Receipt:
+        """Limit the entries without a cost that each login may append in a day, in UTC. In a two-person ledger this is a proposal.
+
+        Args:
+            expires: As in `amend`.
 
         Raises:
-            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing.
+            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing, or as in `amend` for `expires`.
             LedgerError: The definitions of the database are of an earlier version, which knows no rate, or the dataset has moved.
         """
         self.state().refuse_moved()
         if self.store.who is None:
             raise InputError(f"{self.store.place}: expected a ledger in a database, found a file, which cannot tell logins apart")
         self._require_current("rate")
-        return self._append(SetRate(per_day, visible_text(why)), "")
+        return self._append(Proposable(SetRate(per_day, visible_text(why)), expires), "")
 
     def acknowledge(self, finding: str, why: str, expires: str | None = None) -> Receipt:
         """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.

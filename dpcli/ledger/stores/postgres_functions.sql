@@ -161,6 +161,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     WHEN asks ->> 'kind' = 'amend' THEN 'cap'
     WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
     WHEN asks ->> 'kind' = 'moved' THEN 'place'
+    WHEN asks ->> 'kind' = 'rate' THEN 'rate'
     WHEN asks ->> 'kind' = 'acknowledge' THEN 'finding ' || (asks ->> 'finding')
     WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
@@ -813,7 +814,7 @@ BEGIN
   END IF;
 END $$;
 
--- In a ledger of two persons, what changes the cap, gives something back or answers a finding is what somebody proposed and another approves, in time.
+-- In a ledger of two persons, what changes the cap or the rate, gives something back or answers a finding is what somebody proposed and another approves, in time.
 CREATE OR REPLACE FUNCTION dpcli.check_two(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -823,7 +824,7 @@ BEGIN
     PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
       'expected a ledger of two persons');
     RETURN;
-  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'acknowledge', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'rate', 'moved', 'acknowledge', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
     RETURN;
   END IF;
   PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
