@@ -656,6 +656,31 @@ CREATE OR REPLACE FUNCTION dpcli.key_scope(login text) RETURNS text LANGUAGE sql
   SELECT replace(replace(login, '%', '%25'), '/', '%2F') || '//'
 $$;
 
+-- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
+-- once for each reservation, and do not count.
+CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
+    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
+$$;
+
+-- How many reservations without a cost a login may have open at once. Each is part of every checkpoint.
+CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT 100::bigint
+$$;
+
+-- totals: where all entries stand.
+CREATE OR REPLACE FUNCTION dpcli.check_open_runs(of_dataset text, totals jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  so_far bigint := (SELECT count(*) FROM jsonb_each(totals -> 'under_way') u
+    JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = (u.value ->> 0)::bigint
+    WHERE e.body::jsonb ->> 'who' = session_user::text AND dpcli.is_free('reserve', e.cost));
+BEGIN
+  PERFORM dpcli.require(so_far < dpcli.most_open(), format('expected at most %s open reservations without a cost of one login, found %s of %s: '
+    'commit or void one first', dpcli.most_open(), so_far, session_user));
+END $$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_charge(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -683,17 +708,12 @@ BEGIN
     over := dpcli.over_quota(of_dataset, found, session_user::text, content -> 'cost', content -> 'window');
     PERFORM dpcli.require(over IS NULL, over);
   END IF;
+  IF content ->> 'kind' = 'reserve' AND dpcli.is_free('reserve', content -> 'cost') THEN
+    PERFORM dpcli.check_open_runs(of_dataset, found);
+  END IF;
 END $$;
 
--- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
--- once for each reservation, and do not count.
-CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
-    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
-$$;
-
--- How many of these a login may append in a day: what the last entry that sets a rate says, or the usual number.
+-- How many entries without a cost a login may append in a day: what the last entry that sets a rate says, or the usual number.
 CREATE OR REPLACE FUNCTION dpcli.rate(of_dataset text) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT coalesce((SELECT e.body::jsonb ->> 'per_day' FROM dpcli.entry e
     WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'rate' ORDER BY e.seq DESC LIMIT 1), dpcli.rules() ->> 'rate')::bigint
