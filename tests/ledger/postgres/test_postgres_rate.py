@@ -127,7 +127,9 @@ def test_open_reservations_without_a_cost_are_limited_by_login(database: Databas
     sam, sue = (by(database, who, "dpcli_spender") for who in ("sam", "sue"))
     for key, cost in (("paid", "0.1"), ("first", "0"), ("second", "9E-7"), ("also paid", "0.1")):
         charge(sam, key, cost, "reserve")
-    with pytest.raises(LedgerError, match="at most 2 open reservations without a cost of one login, found 2 of sam: commit or void"):
+    with pytest.raises(
+        LedgerError, match="at most 2 open reservations without a cost of one login, found 2 of sam: commit or void"
+    ):
         charge(sam, "third", "0", "reserve")
     charge(sam, "at once", "0")
     charge(sue, "hers", "0", "reserve")
