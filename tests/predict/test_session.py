@@ -117,7 +117,7 @@ def test_a_session_that_ended_is_not_held_again(entry: str, tmp_path: Path) -> N
 def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entry: str, tmp_path: Path) -> None:
     """The note is shown when it is held, and when it is asked for again; nothing is told where all that is paid for was there."""
     plan = planned(tmp_path, entry, table=counts()[:15])
-    key = plan.aggregator.key
+    key = plan.aggregator.queries_key
     fewer = tmp_path / "fewer.toml"
     fewer.write_text(
         re.sub(rf"^{key} = \d+$", f"{key} = 15", Path(plan.path).read_text(), flags=re.MULTILINE).replace("/run", "/fewer")

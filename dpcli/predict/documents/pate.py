@@ -185,7 +185,7 @@ def _label_details(outcome: SessionOutcome) -> list[str]:
     ]
     if not transcript.session.charged and transcript.private:
         details.append("no ledger was charged: the costs of sessions on the same data add up (use --ledger)")
-    if outcome.earlier:
+    if outcome.had_ended:
         details.append("this session had already ended: these are its labels, and nothing was drawn or charged now")
     if transcript.lost:
         details.append(
@@ -202,7 +202,7 @@ def _unused(outcome: SessionOutcome) -> tuple[str, ...]:
     """Return a note if the file pays for more queries than there are."""
     if outcome.fitting is None:
         return ()
-    key = outcome.plan.aggregator.key
+    key = outcome.plan.aggregator.queries_key
     return (
         f"the file pays for {outcome.plan.queries:,} queries, but there are only {outcome.queries:,}: {key} = {outcome.queries} would cost "
         f"epsilon <= {up(outcome.fitting.upper)}",

@@ -65,7 +65,7 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) 
     if queries.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
     answered = np.array(transcript.charged, dtype=float)
-    return plan.aggregator.realised(votes.counts[queries], compared_numbers(votes, transcript)[queries], answered)
+    return plan.aggregator.cost(votes.counts[queries], compared_numbers(votes, transcript)[queries], answered)
 
 
 def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
