@@ -108,14 +108,14 @@ def prompt_plan_document(plan: PromptPlan) -> Document:
 def prompt_document(outcome: PromptOutcome) -> Document:
     """Return the document of `dpcli prompt`."""
     plan, account, student = outcome.plan, outcome.plan.account, outcome.student
-    accuracy, without_demonstrations = (None, None) if outcome.accuracy is None else outcome.accuracy
     headline = (
         f"{guarantee(account)}: {outcome.answered:,} of {outcome.texts:,} public texts were labelled, "
         f"{outcome.queries:,} of {plan.queries:,} queries are used"
     )
     if outcome.accuracy is not None:
         headline += (
-            f"; accuracy {accuracy:.4f} on texts declared public (not checked), {without_demonstrations:.4f} without demonstrations"
+            f"; accuracy {outcome.accuracy:.4f} on texts declared public (not checked), "
+            f"{outcome.accuracy_without_demonstrations:.4f} without demonstrations"
         )
     agreement = "" if student.agreement is None else f", which agrees with {percent(student.agreement)} of the other labels"
     details = (
@@ -135,8 +135,8 @@ def prompt_document(outcome: PromptOutcome) -> Document:
         "waiting": outcome.waiting,
         "prompt": outcome.prompt,
         "agreement": student.agreement,
-        "accuracy": accuracy,
-        "accuracy_without_demonstrations": without_demonstrations,
+        "accuracy": outcome.accuracy,
+        "accuracy_without_demonstrations": outcome.accuracy_without_demonstrations,
         "folder": outcome.folder,
         "run": outcome.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
