@@ -215,8 +215,8 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
     details = [
         f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
     ]
-    if teachers.earlier:
-        details.append(f"{teachers.earlier:,} of them had been fitted before")
+    if teachers.fitted_before:
+        details.append(f"{teachers.fitted_before:,} of them had been fitted before")
     if teachers.empty or teachers.single:
         details.append(
             f"{teachers.empty:,} shards have no record and {teachers.single:,} have a single label: their teachers always vote the same "
@@ -226,7 +226,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
         **setting(plan),
         "folder": plan.folder,
         "pool": len(teachers.votes),
-        "fitted_before": teachers.earlier,
+        "fitted_before": teachers.fitted_before,
         "private_do_not_publish": {"empty_shards": teachers.empty, "single_label_shards": teachers.single},
         "exit_code": 0,
     }
