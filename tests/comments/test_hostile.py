@@ -186,8 +186,8 @@ def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeyp
     client, said = refusing([(429, {"Retry-After": after})] * 1000, played)
     with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left to wait"):
         client.call("POST", "/x", {})
-    assert sum(slept) <= waiting.MOST_WAITING and len(said) == len(slept) == waiting.MOST_WAITING // max(
-        float(after), waiting.LEAST_WAIT
+    assert sum(slept) <= waiting.LONGEST_WAITS and len(said) == len(slept) == waiting.LONGEST_WAITS // max(
+        float(after), waiting.SHORTEST_WAIT
     )
 
 
