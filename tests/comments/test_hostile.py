@@ -57,8 +57,9 @@ def test_the_author_is_told_by_an_answer_of_the_right_shape_alone(played: Played
             played.say = {question: (200, json.dumps(changed(answer, own[:depth], now)).encode(), {})}
             if depth == len(own) and type(now) is kind and now != "":
                 continue
+            forge = forge_of(played)
             with pytest.raises(InputError) as error:
-                forge_of(played).author()
+                forge.whoami(forge.client)
             assert str(error.value).startswith(f"{question[0]} http://127.0.0.1:"), now
 
 
