@@ -14,7 +14,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.predict.decode.private_tokens import LogitClipping, PublicTest
 from dpcli.predict.plugin import DECODING
-from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, table_of, up_to, with_entry
+from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, table_of, up_to, with_entry
 from dpcli.predict.shards import SESSIONS, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
@@ -89,7 +89,7 @@ class Generate:
     units: Annotated[
         str | None, Key("column that names the owner of each text; by default, each text is a separate unit", claim=True)
     ] = None
-    template: Annotated[Note, Key("private context, in which {text} occurs once", SHOWING)] = ALONE
+    template: Annotated[Note, Key("private context, in which {text} occurs once", TEMPLATE)] = TEXT_ALONE
     method: Annotated[
         Literal["difference", "logits"],
         Key(
