@@ -155,7 +155,7 @@ def _digest(plan: VotingPlan, shard_records: list[Records], queries: Array) -> s
     arrays = [queries]
     for records in shard_records:
         arrays += [records.inputs, records.labels]
-    digest = hashlib.sha256(plan.teaching().encode())
+    digest = hashlib.sha256(plan.votes_fingerprint().encode())
     for values in arrays:
         digest.update(str(values.shape).encode() + np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
