@@ -15,7 +15,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.predict.decode.private_tokens import LogitClipping, PublicTest
 from dpcli.predict.plugin import DECODING
 from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, table_of, up_to, with_entry
-from dpcli.predict.shards import SESSIONS, require_units
+from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
 AT_MOST = up_to(10**6, "10^6")  # limit of the whole numbers in [generate]
@@ -34,7 +34,7 @@ class Generate:
     """
 
     premises: ClassVar[Premises] = (
-        *SESSIONS,
+        *SESSION_PREMISES,
         Premise(
             "A change of one unit changes one batch of private contexts, whatever other units are in the data.",
             "generate",

@@ -21,7 +21,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to, with_entry
-from dpcli.predict.shards import PREMISES, refuse_replaced_units
+from dpcli.predict.shards import SHARD_PREMISES, refuse_replaced_units
 from dpcli.sessions.priced import PricedSession, fingerprint, one_entry, priced_file
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Sanitise:
 class Pate:
     """The [pate] table: teachers on disjoint shards of private data label public data by noisy votes, and a student learns the labels."""
 
-    premises: ClassVar[Premises] = PREMISES
+    premises: ClassVar[Premises] = SHARD_PREMISES
 
     teachers: Annotated[int, Key("number of teachers, each trained without noise on a separate shard", TEACHERS)]
     classes: Annotated[int | None, Key("number of labels, declared and not counted in private data; 10 for digits", CLASSES)] = None

@@ -13,7 +13,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, same_source, table_of, up_to
-from dpcli.predict.shards import PREMISES, require_units
+from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
@@ -28,7 +28,7 @@ class Prompt:
     Source: Duan, Dziedzic, Papernot, Boenisch 2023, arXiv:2305.15594, Section 5.
     """
 
-    premises: ClassVar[Premises] = PREMISES
+    premises: ClassVar[Premises] = SHARD_PREMISES
 
     # Example tables, which together contain every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
