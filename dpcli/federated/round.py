@@ -124,8 +124,9 @@ class Round(Displayed):
     def _size(self, size: object) -> int:
         """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
-            is_short = isinstance(size, int | float | np.number) and not abs(size) > 10**18  # True for NaN
-            given = f"{size}" if is_short else type(size).__name__
+            given = type(size).__name__
+            if isinstance(size, int | float) and not abs(size) > 10**18:  # also for NaN
+                given = repr(size)
             raise InputError(
                 f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {given}"
             )

@@ -269,7 +269,7 @@ def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, m
         moved[np.arange(60), random.integers(0, 4, 60)] += 1
         after = vote_counts(moved, teachers, 4, "votes")
         for guess in (np.full((60, 4), 0.25), np.full((60, 4), 0.1), random.dirichlet(np.ones(4), 60)):
-            steps = before.beyond(0, guess) - after.beyond(0, guess)
+            steps = before.differences(0, guess) - after.differences(0, guess)
             assert np.abs(steps).max() <= 1.0
 
 

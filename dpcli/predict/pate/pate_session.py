@@ -207,7 +207,7 @@ class QueryRounds:
     def put(self, first: int, stop: int) -> None:
         """Ask queries first to stop - 1: charge them, compare with the threshold, charge the answers, and release them."""
         predictions = None if self.predict is None else self.predict(self.file.content, first, stop)
-        largest = self.votes.largest[first:stop] if predictions is None else self.votes.beyond(first, predictions)
+        largest = self.votes.largest[first:stop] if predictions is None else self.votes.differences(first, predictions)
         self.queries.take(stop - first)
         self.file.ask(first, stop, predictions)
         remaining = self.answers.total - self.answers.taken()

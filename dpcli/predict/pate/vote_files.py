@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.pate_plan import Pate, ending
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
-from dpcli.predict.vote_counts import MOST, VoteCounts, counts_of_labels, vote_counts
+from dpcli.predict.vote_counts import MOST_VALUES, VoteCounts, counts_of_labels, vote_counts
 from dpcli.sessions.charged import existing_session
 from dpcli.sessions.folder import replace_file
 from dpcli.train.tasks.user_code import relative_to_file
@@ -51,9 +51,9 @@ def table_of(file_path: str) -> Any:
 
 
 def _require_size(numbers: int, shown: str) -> None:
-    """Raise InputError for more than MOST numbers."""
-    if numbers > MOST:
-        raise InputError(f"{shown}: expected at most {MOST:,} numbers, found {numbers:,}")
+    """Raise InputError for more than MOST_VALUES numbers."""
+    if numbers > MOST_VALUES:
+        raise InputError(f"{shown}: expected at most {MOST_VALUES:,} numbers, found {numbers:,}")
 
 
 def _npy(file_path: str, shown: str) -> Any:

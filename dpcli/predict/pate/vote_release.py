@@ -73,7 +73,7 @@ def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
     """
     largest = votes.largest.copy()
     for query, prediction in transcript.predictions.items():
-        largest[query] = votes.beyond(query, np.array([prediction]))[0]
+        largest[query] = votes.differences(query, np.array([prediction]))[0]
     return largest
 
 

@@ -129,7 +129,7 @@ def _target_probabilities(
                 projected = modes[mode].mode.projected(public_rows[token], row, int(counts[mode, token]))
                 sums[mode, token] += projected[targets[token]]
     public_targets = public_rows[np.arange(len(targets)), targets]
-    return np.where(counts > 0, sums / np.maximum(counts, 1), public_targets)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), public_targets))
 
 
 def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
