@@ -10,16 +10,12 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import SAMPLING
 from dpcli.federated.federated_settings import Federated
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, OncePerEpoch, Scheme
-
-if TYPE_CHECKING:
-    from dpcli.federated.federated_plan import FederatedPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +105,3 @@ class ParticipationCounter:
                 f"round {number}: expected clients that take part at most once in each of the {paid} paid passes, found client "
                 f"{client}, who took part in round {earlier[-1]}"
             )
-
-
-def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
-    """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
-
-    Args:
-        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
-            client. Without passes, one round does.
-    """
-    if not plan.table.enforced_keys:
-        return None
-    limit = participation_limit(plan.table, plan.rounds, plan.rate, begins_pass=True)
-    return ParticipationCounter(limit, lambda: paid() // plan.portion)

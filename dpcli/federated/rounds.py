@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
-from dpcli.federated.participations import client_counter
+from dpcli.federated.participations import ParticipationCounter, participation_limit
 from dpcli.federated.round import Round, ServerDraws, client_batches
 from dpcli.federated.run_charges import charge_key, charge_word, charges_of_run, is_charged, is_rest_charged, rest_key, run_name
 from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
@@ -120,7 +120,7 @@ class Rounds(Displayed):
             self._run_key = run_name(ledger, self.key)
             charges = charges_of_run(ledger, self.plan, self._run_key)
         self._last_number = charges.last_numbers[charge_word(self.chunk)]
-        self._counter = client_counter(self.plan, lambda: self._paid_rounds)
+        self._counter = _participation_counter(self.plan, lambda: self._paid_rounds)
         self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
 
     @property
@@ -224,6 +224,19 @@ class Rounds(Displayed):
 
     def __reduce__(self) -> NoReturn:
         raise InternalError("rounds cannot be copied, as both copies would draw noise for one charge")
+
+
+def _participation_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
+    """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
+
+    Args:
+        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
+            client. Without passes, one round does.
+    """
+    if not plan.table.enforced_keys:
+        return None
+    limit = participation_limit(plan.table, plan.rounds, plan.rate, begins_pass=True)
+    return ParticipationCounter(limit, lambda: paid() // plan.portion)
 
 
 def whole_number(name: str, given: object, least: int) -> int:

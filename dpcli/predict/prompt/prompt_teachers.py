@@ -22,7 +22,7 @@ PART = 32  # number of texts on which each process of a teacher votes
 
 
 @dataclass(frozen=True, slots=True)
-class TeacherWork:
+class PromptTeacherWork:
     """The public part of every teacher: all of its prompt except the demonstrations."""
 
     prompt: Prompt
@@ -116,6 +116,6 @@ def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
     """Start the teachers. Raises InputError if the model has another content when it is loaded again."""
-    with ShardProcesses(TeacherWork(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
+    with ShardProcesses(PromptTeacherWork(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))
