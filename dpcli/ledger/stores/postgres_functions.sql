@@ -1006,10 +1006,12 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
--- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there.
+-- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there. Whoever appends
+-- nothing sees nothing, as an owner who is a superuser sees the entries of every team.
 CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
 RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
+  PERFORM dpcli.require(cardinality(bodies) >= 1, 'expected at least one entry');
   PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
   FOR i IN 1 .. cardinality(bodies) LOOP
     PERFORM dpcli.append(of_dataset, first_seq + i - 1, bodies[i], hashes[i]);
