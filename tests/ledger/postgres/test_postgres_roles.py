@@ -416,7 +416,9 @@ def test_whoever_appends_nothing_reads_nothing(teams: Database) -> None:
     with teams.cluster.connect(teams.name, "sam") as connection:
         for bodies in ([], None):
             with pytest.raises(Exception, match="expected at least one entry"):
-                connection.execute("SELECT * FROM dpcli.append_all('red', 1, %s::text[], %s::text[], 1)", (bodies, bodies)).fetchall()
+                connection.execute(
+                    "SELECT * FROM dpcli.append_all('red', 1, %s::text[], %s::text[], 1)", (bodies, bodies)
+                ).fetchall()
 
 
 HIDDEN = "that this login may see: it does not exist, or belongs to a team that the login is not in"
