@@ -237,6 +237,8 @@ class PostgresStore:
         """Append rows in one statement. Raises HeadMoved if the first row does not follow the end of the chain."""
         wait = round(1000 * self._limits.lock)
         if self._version < VERSION:
+            self._read_version()  # somebody may have upgraded the database since, and taken away dpcli.hold
+        if self._version < VERSION:
             self._append_under_lock(dataset, rows, wait)
             return
         values = (dataset, rows[0].seq, [row.body for row in rows], [row.hash for row in rows], wait)
