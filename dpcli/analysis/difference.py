@@ -159,7 +159,7 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
     """
     from dpcli.file.pipeline.series import paired
 
-    tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
+    tables, after = paired(toml_document(old, "").tables, toml_document(new, "").tables)
     all_changes = changes(tables, after)
     priced = [_priced(change, tables, before) for change in all_changes[:MOST_PRICED]]
     not_priced = f"not priced: more than {MOST_PRICED} changes"

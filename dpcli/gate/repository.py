@@ -190,7 +190,7 @@ def _is_pipeline(ref: str, path: str) -> bool:
     data = b""
     try:
         data = read_bytes(path)
-        return may_be_pipeline(toml_document(data, path)[1])
+        return may_be_pipeline(toml_document(data, path).tables)
     except InputError as error:
         was = files_at(ref, [path])[path]
         looks_like_pipeline = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
@@ -250,5 +250,5 @@ def content_of(place: str) -> bytes | None:
 def _tables(data: bytes | None) -> Mapping[str, Any]:
     """Return the tables of a TOML file; an empty table if the file is not valid TOML."""
     with suppress(InvalidFile):
-        return toml_document(data or b"", "")[1]
+        return toml_document(data or b"", "").tables
     return {}

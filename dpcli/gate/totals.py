@@ -246,7 +246,7 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     names = [entry.path for entry in tree_entries(top, tree) if entry.is_file and toml_name(entry.path)]
     for name, data in contents_in(top, tree, names).items():
         try:
-            tables = toml_document(data or b"", name)[1]
+            tables = toml_document(data or b"", name).tables
         except InvalidFile:
             continue
         if is_pipeline(tables) and looks(dataset_of(tables)) in skeletons:

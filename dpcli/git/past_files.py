@@ -262,7 +262,7 @@ def _is_kept(data: bytes, place: str) -> bool:
 def is_pipeline_file(data: bytes) -> bool:
     """Return whether a content is a pipeline, which may be invalid."""
     try:
-        return is_pipeline(toml_document(data, "")[1])
+        return is_pipeline(toml_document(data, "").tables)
     except InvalidFile:
         return False
 
@@ -303,7 +303,7 @@ def parts_of(data: bytes) -> frozenset[Hashable]:
     that are empty or begin with "#".
     """
     try:
-        return frozenset(_key_values(toml_document(data, "")[1], ()))
+        return frozenset(_key_values(toml_document(data, "").tables, ()))
     except InvalidFile:
         lines = [b"".join(line.split()) for line in data.splitlines()]
         return frozenset(line for line in lines if line and not line.startswith(b"#"))

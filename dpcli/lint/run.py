@@ -67,7 +67,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     """Return the findings about the content of the file at `path`, as in `lint`."""
     try:
-        tables = toml_document(data, path)[1]
+        tables = toml_document(data, path).tables
         reader = _other_reader(tables)
         if reader is not None:
             load(reader)(data, path)
