@@ -15,7 +15,7 @@ from dpcli.base.rounding import up
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import part_names
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.blame import edits_in_words, path_of
@@ -132,7 +132,7 @@ def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
 
 
 def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
-    parts = (entries[name] for name in named(entry.spec) if name in entries)
+    parts = (entries[name] for name in part_names(entry.spec) if name in entries)
     return min((entry.spec.evidence, *(_evidence(part, entries) for part in parts)))
 
 

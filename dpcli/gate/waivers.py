@@ -14,8 +14,8 @@ from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Waiver
 from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import Findings, Path
-from dpcli.file.toml.looks import looks
 from dpcli.file.toml.positions import locate
 from dpcli.gate.bases import waiver_data
 from dpcli.gate.policy import Policy, unwaivable
@@ -223,8 +223,10 @@ def _authors_of_lines(lines: set[int], known: dict[int, Author]) -> tuple[Author
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the first writer whose name occurs in the approver's text, also in a confusable spelling; None if there is no such writer."""
-    approvers = {looks(name) for name in _names_in(approver)} - {""}  # a name that consists of invisible characters does not count
-    return next((author for author in writers if any(looks(name) in approvers for name in author.names)), None)
+    approvers = {skeleton(name) for name in _names_in(approver)} - {
+        ""
+    }  # a name that consists of invisible characters does not count
+    return next((author for author in writers if any(skeleton(name) in approvers for name in author.names)), None)
 
 
 def _names_in(approver: str) -> tuple[str, ...]:

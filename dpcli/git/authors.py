@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dpcli.file.toml.looks import looks
+from dpcli.file.toml.confusables import skeleton
 from dpcli.git.command import run_git
 
 # The first line of an entry in the output of git blame --line-porcelain: the commit, the line at the commit, and the current line.
@@ -59,7 +59,7 @@ def spellings_of_address(mail: str) -> tuple[str, ...]:
     if not (local and host):
         return ()
     login = _login(mail)
-    return (login,) if looks(host).startswith(looks("users.noreply.")) else (f"{login}@{host}",)
+    return (login,) if skeleton(host).startswith(skeleton("users.noreply.")) else (f"{login}@{host}",)
 
 
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:

@@ -208,10 +208,10 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     stated = _written_tables(text)
     if not _has_abbreviations(stated):
         return locate(text, paths)
-    from dpcli.file.pipeline.series import written
+    from dpcli.file.pipeline.series import written_paths
 
     paths = tuple(paths)
-    places = dict(zip(paths, written(stated, paths), strict=True))
+    places = dict(zip(paths, written_paths(stated, paths), strict=True))
     result = locate(text, places.values())
     return {path: result[place] for path, place in places.items()}
 
