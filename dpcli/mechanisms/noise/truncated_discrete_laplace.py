@@ -21,6 +21,8 @@ from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure
 from dpcli.numerics.logspace import log_add, log_expm1
 from dpcli.numerics.tails import single_epsilon_upper
 
+STATED_SLACK = 1e-11  # relative error of a stated delta, far more than that of a probability in floating point
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedDiscreteLaplaceSpec(Spec):
@@ -88,12 +90,15 @@ class TruncatedDiscreteLaplaceSpec(Spec):
 def _least_bound(scale: float, moved: int, delta: float) -> int:
     """Return the least bound, at least `moved`, for which a move shows with a probability of at most delta < 1/2.
 
-    With r = e^{-1 / scale} and u = r^{bound + 1}, this is u <= delta (1 + r) / (r^-moved - 1 + 2 delta).
+    With r = e^{-1 / scale} and u = r^{bound + 1}, this is u <= delta (1 + r) / (r^-moved - 1 + 2 delta). A delta that is the probability of
+    some bound, but for rounding, has this bound: a larger one would cost less than the noise that the author draws.
     """
     a = 1.0 / scale
-    log_u = math.log(delta) + math.log1p(math.exp(-a)) - log_add(math.log(2.0 * delta), log_expm1(moved * a))
-    bound = max(math.ceil(-log_u * scale * (1.0 - ROUNDING)) - 1, moved)
-    return bound if _shown(a, moved, bound) <= delta else bound + 1
+    log_part = log_add(math.log(2.0 * delta), log_expm1(moved * a))
+    log_u = math.log(delta) + math.log1p(math.exp(-a)) - log_part
+    rounding = 4.0 * ROUNDING * (1.0 + abs(math.log(delta)) + abs(log_part))
+    bound = max(math.ceil(-(log_u + rounding) * scale) - 1, moved)
+    return bound if _shown(a, moved, bound) <= delta * (1.0 + STATED_SLACK) else bound + 1
 
 
 def _shown(a: float, moved: int, bound: int) -> float:

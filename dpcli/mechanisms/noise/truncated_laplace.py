@@ -152,7 +152,7 @@ class CutLaplace(Mechanism):
         n, t = self.ends, delta * self._total()
         root = math.sqrt(n * n + (1.0 - n) * t)
         gap = t * (1.0 + (1.0 - n) / (root + n)) / (1.0 + root) * (1.0 - 4.0 * ROUNDING)  # 1 - y
-        return max(0.0, self.epsilon + 2.0 * math.log1p(-gap)) if gap < 1.0 else 0.0
+        return min(max(0.0, self.epsilon + 2.0 * math.log1p(-gap)) * (1.0 + ROUNDING), self.epsilon) if gap < 1.0 else 0.0
 
     def zcdp(self) -> float:
         e, small = self.epsilon, math.exp(-self.epsilon)

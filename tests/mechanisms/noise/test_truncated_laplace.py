@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 from functools import reduce
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import integrate
@@ -147,6 +149,23 @@ def test_a_stated_delta_is_that_of_its_bound() -> None:
     assert same.delta_floor() == pytest.approx(1e-7, rel=1e-12)
     pair = TruncatedLaplaceSpec(scale=3.0, sensitivity=3.0, bound=bound).resolve(ONE)
     assert spec.resolve(Neighbours(Adjacency.ADD_REMOVE, group=2)).delta_floor() == pytest.approx(pair.delta_floor(), rel=1e-12)
+
+
+def test_the_delta_of_a_whole_bound_has_no_larger_bound() -> None:
+    """Whoever states the delta of the bound that they draw with pays for this bound, and not for the next one."""
+    seed = int.from_bytes(os.urandom(4), "big")
+    draw = random.Random(seed)
+    for _ in range(300):
+        scale, moved = 10.0 ** draw.uniform(-0.3, 4), draw.randint(1, 4)
+        bound = draw.randint(moved, moved + int(30 * scale))
+        with mpmath.workdps(60):
+            r = mpmath.exp(-1 / mpmath.mpf(scale))
+            delta = float((r**-moved - 1) * r ** (bound + 1) / (1 + r - 2 * r ** (bound + 1)))
+        spec = TruncatedDiscreteLaplaceSpec(scale=scale, sensitivity=moved, delta=delta)
+        drawn = TruncatedDiscreteLaplaceSpec(scale=scale, sensitivity=moved, bound=bound)
+        if 0.0 < delta < 0.5:
+            floors = spec.resolve(ONE).delta_floor(), drawn.resolve(ONE).delta_floor()
+            assert floors[0] >= floors[1] and floors[0] == pytest.approx(floors[1], rel=1e-8), (seed, scale, moved, bound)
 
 
 def test_more_moved_or_less_noise_costs_more_at_every_epsilon() -> None:
