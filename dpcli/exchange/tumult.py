@@ -76,7 +76,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
             "expected protected_changes only of rows or only of identifiers, found " + ("both" if records else "none")
         )
     (record,) = records
-    counts_by_space = {change.space: change.count for change in counted}
+    counts_by_space = {change.space: change.record_count for change in counted}
     # An identifier has rows in every table of its space, so that each space counts once.
     known = {"adjacency": "add-remove", "max_contributions": sum(counts_by_space.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
@@ -98,12 +98,12 @@ class ProtectedChange(NamedTuple):
     Attributes:
         space: Name of the identifier space or, for rows, of the table. The records of each space are counted once.
         record: Meaning of a record: ROWS or IDENTIFIERS.
-        count: Number of records.
+        record_count: Number of records.
     """
 
     space: str
     record: str
-    count: int
+    record_count: int
 
 
 def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> ProtectedChange:

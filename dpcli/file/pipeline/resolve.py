@@ -134,7 +134,7 @@ class CountedMechanism(NamedTuple):
     """A mechanism, and the number of its runs."""
 
     mechanism: Mechanism
-    count: int
+    run_count: int
 
 
 def _counted_mechanism(
