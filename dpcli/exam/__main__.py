@@ -10,7 +10,7 @@ import sys
 import time
 
 from dpcli.base.errors import InputError
-from dpcli.exam.coverage import LEGEND, table
+from dpcli.exam.exam_coverage import LEGEND, table
 from dpcli.exam.examine import examine
 from dpcli.exam.subjects import SEED
 

@@ -16,8 +16,8 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
 from dpcli.document.formats.facts import shows
 from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, detected
-from dpcli.exam.coverage import combinations_without_enumeration, sound_accountants
 from dpcli.exam.enumeration.bracket import references_of, row, situations
+from dpcli.exam.exam_coverage import combinations_without_enumeration, sound_accountants
 from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
 from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected_in_filter
 from dpcli.exam.format_omissions import OMISSIONS, drawn_documents, renderer, rendering_faults, undetected_in_format

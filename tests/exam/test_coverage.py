@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from dpcli.exam import coverage
-from dpcli.exam.coverage import (
+from dpcli.exam import exam_coverage
+from dpcli.exam.enumeration import bracket
+from dpcli.exam.enumeration.references import REFERENCES
+from dpcli.exam.exam_coverage import (
     combinations_under_laws,
     combinations_without_enumeration,
     sound_accountants,
     table,
     valid_combinations,
 )
-from dpcli.exam.enumeration import bracket
-from dpcli.exam.enumeration.references import REFERENCES
 from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
 from dpcli.exam.questions import questions_about
 from dpcli.exam.subjects import SEED
@@ -37,7 +37,7 @@ OTHERS = in_turn(MECHANISMS, ("schemes", "references"))
 
 @pytest.mark.parametrize(("kind", "lost"), [*tiered(EACH_ONCE, 6, 22), *tiered(OTHERS, 0)])
 def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "questions_about", questions_about.__wrapped__)  # not remembered
+    monkeypatch.setattr(exam_coverage, "questions_about", questions_about.__wrapped__)  # not remembered
     if lost == "references":
         monkeypatch.setattr(bracket, "REFERENCES", tuple(one for one in REFERENCES if one.type != kind))
     else:
