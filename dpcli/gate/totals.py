@@ -224,8 +224,8 @@ def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref:
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
     """Return the sum at the revision, at the delta of the current sum; None if the sum had no members or cannot be computed.
 
-    The sum is not computed if a file is in a nested repository, is a link or has another ending than .toml, or if the revision is not an
-    ancestor of the work tree's commit.
+    The sum is computed only if all files are plain .toml files of one repository, and the revision is an ancestor of the work tree's
+    commit.
 
     Args:
         now: The account of the current sum.

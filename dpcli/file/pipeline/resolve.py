@@ -169,10 +169,10 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     * Gaussian noise: the L2 norm of the change is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
       (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
-    Under zero-out, blanking a record may blank the column that assigns the record to a part. The record then leaves its part and enters
-    another part as a blank. If the noise is stated per contribution, this has the effect of a blank in place: the sum of the old part moves
-    by C, and the blank adds 0 to the sum of the new part, as a sample without the record does. A bare statement does not cover a record
-    that leaves its part. A batch of limited size does not cover a blank that takes a place in it.
+    Under zero-out, a blank may lack the column that assigns the record to a part, so that it enters another part. If the noise is stated
+    per contribution, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the sum of the
+    new part. A bare statement does not cover a record that leaves its part. A batch of limited size does not cover a blank that takes a
+    place in it.
     """
     if entry.partition is None:
         return 1

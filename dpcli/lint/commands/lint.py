@@ -164,8 +164,9 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
         before: The content on which the new content is based.
         folders: The folders in which the file must lie; empty if it may lie anywhere.
 
-    Raises InputError if the replacement would change more than the text of the file, if the file has changed since it was read or cannot be
-    written, or if the system is not POSIX.
+    Raises:
+        InputError: The replacement would change more than the text of the file. Or the file has changed since it was read, or cannot be
+            written. Or the system is not POSIX.
     """
     from dpcli.base.extras import require_posix
     from dpcli.file.toml.limits import escaped_path, read_bytes
