@@ -10,7 +10,7 @@ from itertools import chain
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.questions import Question, Reply, questions_about, replies
+from dpcli.exam.questions import ExamQuestion, Reply, questions_about, replies
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 
 EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
@@ -151,7 +151,7 @@ SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; the types that ar
 
 
 @functools.cache
-def all_questions() -> tuple[Question, ...]:
+def all_questions() -> tuple[ExamQuestion, ...]:
     """Return all questions. Questions whose lower bounds an enumeration can contradict come first, so that faults are found sooner."""
     return tuple(sorted(chain.from_iterable(map(questions_about, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 

@@ -23,7 +23,7 @@ from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected_in_filter
 from dpcli.exam.format_omissions import OMISSIONS, drawn_documents, renderer, rendering_faults, undetected_in_format
 from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.mechanism_plants import PLANTS, undetected_in_mechanism
-from dpcli.exam.questions import Question, Reply, question_sample, replies
+from dpcli.exam.questions import ExamQuestion, Reply, question_sample, replies
 from dpcli.exam.subjects import drawn
 from dpcli.exam.views import VIEWS, ReducedView, contradictions, has_view
 from dpcli.file.pipeline.model import Pipeline
@@ -90,7 +90,7 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
 
 
-def false_answers(name: str, question: Question) -> Iterator[Reply]:
+def false_answers(name: str, question: ExamQuestion) -> Iterator[Reply]:
     """Return an iterator over the replies of the named accountant that the enumeration contradicts."""
     return (reply for reply in replies(load(ACCOUNTANTS[name]), [question]) if reply.is_false)
 

@@ -25,7 +25,7 @@ SURELY_BELOW = 1.0 - 1e-6  # factor that makes an enumerated delta smaller than 
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExamQuestion:
     """A question about steps whose worst release is known from an enumeration.
 
     Attributes:
@@ -96,17 +96,17 @@ class Reply:
 
 
 @functools.cache
-def questions_about(kind: str) -> tuple[Question, ...]:
+def questions_about(kind: str) -> tuple[ExamQuestion, ...]:
     """Return a question for every meaningful situation of a mechanism type's references."""
     result = []
     for reference, scheme, situation in situations(kind):
         with suppress(InputError):
             charges = resolve(reference_pipeline(reference, scheme, situation), situation.group)
-            result.append(Question(reference, scheme, situation, steps_of(charges)))
+            result.append(ExamQuestion(reference, scheme, situation, steps_of(charges)))
     return tuple(result)
 
 
-def question_sample(kind: str, seed: str) -> tuple[Question, ...]:
+def question_sample(kind: str, seed: str) -> tuple[ExamQuestion, ...]:
     """Return a random question for each adjacency and scheme."""
     random, shuffled = Random(f"{seed}/{kind}"), list(questions_about(kind))
     random.shuffle(shuffled)
@@ -114,7 +114,7 @@ def question_sample(kind: str, seed: str) -> tuple[Question, ...]:
     return tuple(replace(question, points=(random.choice(question.points),)) for question in chosen.values())
 
 
-def replies(accountant: Accountant, questions: Iterable[Question]) -> Iterator[Reply]:
+def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterator[Reply]:
     """Yield the accountant's replies. There is no reply to a question for which the accountant has no number."""
     # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
@@ -130,7 +130,7 @@ def replies(accountant: Accountant, questions: Iterable[Question]) -> Iterator[R
                     yield Reply(f"{question.label}: {error}", None)
 
 
-def _epsilons(profile: PrivacyProfile, question: Question, i: int) -> Iterator[Reply]:
+def _epsilons(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
     """Yield replies about epsilon near the enumerated delta at POINTS[i].
 
     The first reply is at a smaller delta, and limits the upper bound. The second is at a larger delta, and limits the lower bound. Rounding
@@ -147,7 +147,7 @@ def _epsilons(profile: PrivacyProfile, question: Question, i: int) -> Iterator[R
         yield Reply(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
 
 
-def _delta(profile: PrivacyProfile, question: Question, i: int) -> Iterator[Reply]:
+def _delta(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
     """Yield the reply about delta at POINTS[i]."""
     exact = question.deltas[i]
     least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3

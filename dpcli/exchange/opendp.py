@@ -90,30 +90,30 @@ def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> Serialise
     return SerialisedCall(name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments))
 
 
-class Composition(NamedTuple):
+class OpendpComposition(NamedTuple):
     """The call that has the metrics of a composition, and the losses that the composition allows."""
 
     space: ForeignTable
     losses: list[Any]
 
 
-def _adaptive_composition(call: ForeignTable, ignored: Collection[str]) -> Composition:
+def _adaptive_composition(call: ForeignTable, ignored: Collection[str]) -> OpendpComposition:
     """Return an adaptive composition, which sets a loss aside for each query."""
     call.require_fields((*SPACE_FIELDS, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
         raise call.refused(f"expected d_mids to be a list of losses, found {in_words(losses)}")
-    return Composition(call, losses)
+    return OpendpComposition(call, losses)
 
 
-def _privacy_filter(call: ForeignTable, ignored: Collection[str]) -> Composition:
+def _privacy_filter(call: ForeignTable, ignored: Collection[str]) -> OpendpComposition:
     """Return a privacy filter, which has one loss for all queries together."""
     call.require_fields(("odometer", "d_in", "d_out"), (), ignored)
     name, odometer = _serialised_call(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
         raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
     odometer.require_fields(SPACE_FIELDS, (), ignored)
-    return Composition(odometer, [call.fields["d_out"]])
+    return OpendpComposition(odometer, [call.fields["d_out"]])
 
 
 def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collection[str]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def draw_settings(trials: Trials, settings: int) -> list[int]:
     return [secrets.randbelow(settings) for _ in range(draw_count(trials))]
 
 
-class TrialCounts(NamedTuple):
+class TrialNumbers(NamedTuple):
     """The distribution of the number of trials.
 
     Attributes:
@@ -114,27 +114,27 @@ class TrialCounts(NamedTuple):
     probabilities: Iterator[Decimal]
 
 
-def _negative_binomial(trials: Any) -> TrialCounts:
+def _negative_binomial(trials: Any) -> TrialNumbers:
     """Return the distribution of Definition 1 of the paper: P(k+1) / P(k) = (1-gamma) (k+eta) / (k+1) for k >= 1."""
     eta, gamma = Decimal(trials.eta), Decimal(trials.gamma)
     with localcontext(Context(prec=DIGITS + max(0, -eta.adjusted()))):  # gamma^-eta - 1 loses this number of digits
         start = (1 - gamma) * (eta / (gamma**-eta - 1) if eta else -1 / gamma.ln())
-    return TrialCounts(1, _by_ratios(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1)))
+    return TrialNumbers(1, _by_ratios(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1)))
 
 
-def _poisson(trials: Any) -> TrialCounts:
+def _poisson(trials: Any) -> TrialNumbers:
     """Return the Poisson distribution: P(k+1) / P(k) = mean / (k+1)."""
     mean = Decimal(trials.mean)
-    return TrialCounts(0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1)))
+    return TrialNumbers(0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1)))
 
 
-def _binomial(trials: Any) -> TrialCounts:
+def _binomial(trials: Any) -> TrialNumbers:
     """Return the binomial distribution: P(k+1) / P(k) = p (most-k) / ((1-p) (k+1)) with p = mean / most."""
     most = trials.most
     with localcontext(Context(prec=DIGITS + len(str(most)))):  # the power loses this number of digits
         share = Decimal(trials.mean) / most
         start, odds = (1 - share) ** most, share / (1 - share)
-    return TrialCounts(0, _by_ratios(start, 0, lambda k: odds * (most - k) / (k + 1)))
+    return TrialNumbers(0, _by_ratios(start, 0, lambda k: odds * (most - k) / (k + 1)))
 
 
 def _by_ratios(probability: Decimal, least: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
@@ -144,7 +144,7 @@ def _by_ratios(probability: Decimal, least: int, ratio: Callable[[int], Decimal]
         probability *= ratio(k)
 
 
-_DISTRIBUTIONS: dict[type, Callable[[Any], TrialCounts]] = {
+_DISTRIBUTIONS: dict[type, Callable[[Any], TrialNumbers]] = {
     NegativeBinomial: _negative_binomial,
     PoissonTrials: _poisson,
     BinomialTrials: _binomial,
