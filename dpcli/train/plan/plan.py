@@ -11,7 +11,7 @@ from dpcli.audit.audit_settings import read_settings
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import together
+from dpcli.file.pipeline.parts import sample_readers
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
@@ -141,7 +141,7 @@ class TrainingPlan(PricedFile):
         """
         for entry in self.pipeline.mechanisms:
             # An entry that shares the sample of a stage runs as often as the stage.
-            sharing_sample = {other.name for other in together(entry, self.pipeline.mechanisms)}
+            sharing_sample = {other.name for other in sample_readers(entry, self.pipeline.mechanisms)}
             stage = next((stage for stage in self.stages if stage.entry.name in sharing_sample), None)
             amount = 0 if stage is None else amounts.get(stage.entry.name, 0)
             if stage is not None and amount:
@@ -235,7 +235,7 @@ def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline
 
     Entries outside of the schedule may share them. Such entries are charged, but training does not perform them.
     """
-    others = [other.name for other in together(entry, pipeline.mechanisms) if other is not entry]
+    others = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
     scheduled = [name for name in others if name in names]
     if scheduled:
         raise InputError(
