@@ -31,9 +31,9 @@ from dpcli.train.isolation.layout import (
     Shared,
     Unknown,
     coefficient,
-    consistent,
     has_records_at,
     is_symbolic,
+    layout_if_consistent,
     leaves,
 )
 from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, Rule, pointwise
@@ -114,9 +114,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that tracks for every tensor along which dimension it holds records.
 
     Args:
-        findings: Findings, to which the mode adds.
+        findings: Findings about the program. The mode adds to them.
+        size: Symbol for the batch size.
         running_module: Function that returns the name of the running module.
-        names: Names, by identity, of tensors that outlive the call. The program must not write to them.
+        names: Names of the tensors that outlive a call of the program, by identity. The program must not write to them.
     """
 
     def __init__(
@@ -142,11 +143,13 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         values = bind_arguments(func, args, kwargs)
         self.require_unwritten(func, values)
         self.require_no_loop(name, values)
+        # A constant is a tensor that existed before the call, so that it is not fake, and needs no gradient.
+        reads_number = name == "_local_scalar_dense"
+        reads_constant = reads_number and not isinstance(values["self"], FakeTensor) and not values["self"].requires_grad
         try:
-            reads_constant = name == "_local_scalar_dense" and is_constant(values["self"])
             result = number_in(values["self"]) if reads_constant else func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
-            raise self.unfollowed("a branch or a shape depends on values") from None
+            raise self.add_doubt("a branch or a shape depends on values") from None
         outputs = list(leaves(result if isinstance(result, list | tuple) else [result]))
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
         readable = {key: value for key, value in values.items() if key != OPAQUE.get(plain_name)}
@@ -156,10 +159,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             layouts = self.result_layouts(func, call)
         except Mixed as mixed:
-            raise self.refuse(str(mixed)) from None
-        by_output = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
-        for output, layout in zip(outputs, by_output, strict=True):
-            self.store(output, consistent(output, layout, plain_name))
+            raise self.refuse_mixing(str(mixed)) from None
+        layout_list = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
+        for output, layout in zip(outputs, layout_list, strict=True):
+            self.store(output, layout_if_consistent(output, layout, plain_name))
         self.write(plain_name, targets, layouts if isinstance(layouts, list) else [layouts])
         return result
 
@@ -168,10 +171,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name == "unbind" or (name in SPLITTING and not is_symbolic(values["split_size"])):
             layout = self.layout_of(values["self"])
             if isinstance(layout, AlongRecords) and layout.dim == values["dim"] % values["self"].dim():
-                raise self.unfollowed(f"{name} loops over the records")
+                raise self.add_doubt(f"{name} loops over the records")
 
-    def unfollowed(self, reason: str) -> Unfollowed:
-        """Record a doubt, and return it as an exception to raise."""
+    def add_doubt(self, reason: str) -> Unfollowed:
+        """Record a reason for doubt, and return the exception that ends the analysis."""
         self.findings.doubt(reason)
         return Unfollowed(reason)
 
@@ -192,8 +195,8 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if stored is not None and stored.overwritten is not None:
             return stored.overwritten
         # An assignment to tensor.data replaces the storage without an operator.
-        moved = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
-        layout: Layout | None = None if moved else self.recorded_layouts.get(tensor)
+        is_replaced = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
+        layout: Layout | None = None if is_replaced else self.recorded_layouts.get(tensor)
         if layout is None and stored is not None and stored.shape == tuple(tensor.shape):
             layout = stored.layout
         if layout is None:
@@ -230,7 +233,8 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         rows = [layout for layout in arguments if isinstance(layout, AlongRecords | RecordIndices)]
         merged = [layout for layout in arguments if isinstance(layout, Merged)]
         if call.name == "arange" and not rows and not merged and (in_shape or in_numbers):
-            return indices_layout(call)
+            counts_from_zero = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
+            return RecordIndices(0) if counts_from_zero and counts_records(call.outputs[0], 0) else Unknown("arange")
         if merged or in_numbers:
             how = merged[0].how if merged else f"{call.name} with the number of records"
             if rows:
@@ -259,7 +263,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dims = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
         if not dims:
             return SHARED
-        for _, layout in call.rows():
+        for _, layout in call.record_arguments():
             if dims == [layout.dim] and has_records_at(output, layout):
                 return replace(layout, identical=False)
         times = coefficient(output.shape[dims[0]])
@@ -283,9 +287,9 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in written_tensors(func, values):
             if not isinstance(tensor, FakeTensor):
                 name = self.names.get(id(tensor), "a tensor that outlives it")
-                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
+                raise self.refuse_write(f"{func.overloadpacket.__name__}, which writes to {name}")
             if storage_of(tensor)._cdata in self.batch_storages:
-                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
+                raise self.refuse_write(f"{func.overloadpacket.__name__}, which writes to the batch")
 
     def write(self, name: str, targets: Sequence[tuple[Tensor, Layout]], layouts: Sequence[Layout]) -> None:
         """Update the layouts of storages after a write. A write to a view counts as a write to the whole storage.
@@ -306,22 +310,34 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif moves_records or reaches_records:
                 stored.overwritten = Unknown(name)
 
-    def refuse(self, operation: str, state: bool = False) -> InputError:
-        """Record an error and return it. The first error is the verdict, even if the user's code catches it.
+    def refuse_mixing(self, operation: str) -> InputError:
+        """Record that an operator combines records, and return the error to raise.
 
         Args:
-            operation: Description of the operator that combines records or writes.
-            state: Whether the operator writes to a tensor that outlives the call.
+            operation: Description of the operator, with its line if it is not the one that is running.
         """
-        place, line = self.running_module(), own_line()
+        line = own_line()
         if line and line not in operation:
             merged_earlier = " at " in operation
             operation += f", whose result is combined with records at {line}" if merged_earlier else f" at {line}"
-        if state:
-            message = f"{place}: expected a forward that writes to no state, found {operation}; compute the tensor before training instead"
-        else:
-            result, advice = "a loss" if place == "loss" else "an output", REMEDY if PAIRED in operation else ADVICE
-            message = f"{place}: expected {result} for each example that depends on it alone, found {operation}; {advice}"
+        place, advice = self.running_module(), REMEDY if PAIRED in operation else ADVICE
+        result = "a loss" if place == "loss" else "an output"
+        return self.record_refusal(
+            f"{place}: expected {result} for each example that depends on it alone, found {operation}; {advice}"
+        )
+
+    def refuse_write(self, operation: str) -> InputError:
+        """Record that an operator writes to a tensor that outlives the call, and return the error to raise."""
+        line = own_line()
+        if line and line not in operation:
+            operation += f" at {line}"
+        return self.record_refusal(
+            f"{self.running_module()}: expected a forward that writes to no state, found {operation}; "
+            "compute the tensor before training instead"
+        )
+
+    def record_refusal(self, message: str) -> InputError:
+        """Record an error, unless there was an earlier one, and return the first. It is the verdict even if the user's code catches it."""
         self.findings.refusal = self.findings.refusal or InputError(message)
         return self.findings.refusal
 
@@ -366,21 +382,10 @@ def counts_records(output: Tensor, dim: int) -> bool:
     return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
 
 
-def is_constant(tensor: Tensor) -> bool:
-    """Return whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
-    return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
-
-
 def number_in(constant: Tensor) -> Any:
     """Return the number that a constant with one entry holds."""
     with without_dispatch_modes():
         return constant.item()
-
-
-def indices_layout(call: Call) -> Layout:
-    """Return the layout of the output of arange whose arguments depend on the batch size."""
-    is_plain = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
-    return RecordIndices(0) if is_plain and counts_records(call.outputs[0], 0) else Unknown("arange")
 
 
 def rule_of(func: Any, name: str) -> Rule:

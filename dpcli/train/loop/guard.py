@@ -18,7 +18,7 @@ from dpcli.train.engine.method import trained_parameters
 from dpcli.train.loop.marks import (
     COPIED_NUMBERS,
     REGISTERED,
-    Itself,
+    Identity,
     TensorValue,
     attributes,
     class_marks,
@@ -138,7 +138,7 @@ class Guard:
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
         for number, (key, state) in enumerate(self.optimizer.state.items()):
-            yield f"the optimizer's state [{number}]: its parameter", Itself(key)
+            yield f"the optimizer's state [{number}]: its parameter", Identity(key)
             yield from marks_of(f"the optimizer's state [{number}]", state, known)
 
     def _constant_marks(self) -> Iterator[tuple[str, object]]:
@@ -148,7 +148,7 @@ class Guard:
         known = {id(value) for value in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
         for name, module in modules.items():
             order = [tuple(vars(module)[key]) for key in REGISTERED]
-            yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)), order)
+            yield f"the module {name or 'itself'}", (Identity(module), Identity(type(module)), order)
             yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
         classes = dict.fromkeys(base for module in modules.values() for base in type(module).__mro__)
         for cls in classes:
@@ -163,7 +163,7 @@ class Guard:
         for key, value in global_module_hooks().items():
             yield from marks_of(f"torch's {key.strip('_')}", value)
         for number, leaf in enumerate(tree_leaves(self.records)):
-            yield f"the records [{number}]", (Itself(leaf), version(leaf), leaf.data_ptr())
+            yield f"the records [{number}]", (Identity(leaf), version(leaf), leaf.data_ptr())
 
     def _frozen_mark(self, tensor: Tensor) -> object:
         """Return the mark of a tensor that is not trained. A large one is read again only if torch counted a write or it moved."""

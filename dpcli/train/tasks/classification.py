@@ -140,10 +140,10 @@ def synthetic_examples(shape: tuple[int, ...], classes: int, count: int, stream:
 
 def loss_of(train: Classification) -> Loss:
     """Return the loss: cross-entropy, times the weight of the record's label if [train] declares weights."""
-    return cross_entropy if train.class_weights is None else partial(weighted, torch.tensor(train.class_weights))
+    return cross_entropy if train.class_weights is None else partial(weighted_cross_entropy, torch.tensor(train.class_weights))
 
 
-def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
+def weighted_cross_entropy(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
     """Return the cross-entropy of each record times the weight of its label, of shape (B,).
 
     Args:

@@ -46,8 +46,8 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
         only: Window to which the rows are restricted; None for all rows.
 
     Raises:
-        InputError: The file has no line of names, two equal names, lines of different lengths, or another encoding or format. The window
-            contains no row.
+        InputError: The file has no line of names, two equal names, or lines of different lengths. It is not in UTF-8, or not in the csv
+            format. Or the window contains no row.
     """
     lines = [line for line in _csv_lines(place) if line]
     if not lines:
@@ -60,8 +60,8 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
     require_distinct(names, place)
     if only is None:
         return names, rows
-    block_column, in_window = _block_column(names, only, place), only.judge()
-    return names, require_rows([row for row in rows if in_window(row[block_column])], only, place)
+    block_index, is_in_window = _block_column(names, only, place), only.judge()
+    return names, require_rows([row for row in rows if is_in_window(row[block_index])], only, place)
 
 
 def _block_column(names: list[str], only: RowWindow, place: str) -> int:
@@ -194,11 +194,12 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
         return f"{place}: row {row + 1:,}"
     with open(place, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
-        number, first_line = -1, 1  # row -1 has the names of the columns; a row may have several lines
-        for values in reader:
+        number, first_line = -1, 1  # number -1 is the row of the names
+        for values in reader:  # a row may have several lines, and an empty line is no row
             if values and number == row:
                 break
-            number, first_line = number + bool(values), reader.line_num + 1
+            number += bool(values)
+            first_line = reader.line_num + 1
     return f"{place}:{first_line}"
 
 
@@ -245,7 +246,7 @@ def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.gen
             because 1 and "1" would be two owners. The message shows no value.
     """
     place = f"{path}: {key}"
-    values = _listed(units, place)
+    values = _as_list(units, place)
     types = {type(value) for value in values}
     if any(map(_is_missing, values)):
         raise _refusal(place, "some that are missing")
@@ -289,7 +290,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     return owner_codes * block_count + block_codes
 
 
-def _listed(units: Any, place: str) -> list[Any]:
+def _as_list(units: Any, place: str) -> list[Any]:
     """Return the owners as a list of Python's own types."""
     try:
         values = list(units.tolist() if hasattr(units, "tolist") else units)

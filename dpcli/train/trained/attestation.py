@@ -47,11 +47,12 @@ def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
     description.require_unchanged(*description.files)
     plan = confirmed_plan(description, plan_of(description.path(PIPELINE)))
     predicate = _predicate(description)
+    adapter_files = sorted(description.files.keys() - {*RUN_FILES})
     if certificate is not None:
         predicate["certificate"] = _proof_data(description, plan, certificate)
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
+        "subject": [_resource(name, description.files[name]) for name in (MODEL, *adapter_files)],
         "predicateType": PREDICATE_TYPE,
         "predicate": predicate,
     }
@@ -81,11 +82,6 @@ def _proof_data(description: Description, plan: TrainingPlan, certificate: str) 
 def text_of(statement: dict[str, Any]) -> bytes:
     """Return the bytes of an attestation. Repeated attestations of a run have the same bytes."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _adapter(description: Description) -> list[str]:
-    """Return the names of the files of the adapter, which contain weights in the format of PEFT."""
-    return sorted(description.files.keys() - {*RUN_FILES})
 
 
 def confirmed_plan(description: Description, plan: TrainingPlan) -> TrainingPlan:
