@@ -1,11 +1,11 @@
 """Per-example gradients by book-keeping.
 
-One forward pass is followed by one backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by
-layer. A module with trained parameters is a layer that has a rule, a compound of several layers, or neither. In the last case its
-parameters are followed through the operators that use them (`operands`).
+A forward pass is followed by a backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by layer. A
+module with trained parameters is a layer that has a rule (`layers`), a compound of several layers (`compound`), or neither. In the last
+case, its parameters are followed through the operators that use them (`operands`).
 
-A layer may run once for all examples, and its output may then be repeated for each example, as soft prompts do. The gradient of each
-example is then taken at the repetition.
+A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
+is then taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """

@@ -1,8 +1,8 @@
 """The choice of a method for per-example gradients.
 
 Book-keeping is chosen if it applies and its gradients are correct, otherwise vmap, otherwise a loop over the examples. Methods are compared
-on a few synthetic examples. The parameters are shifted a little for the comparison. Otherwise a layer that starts at zero, such as LoRA's
-second matrix, would hide all layers before it.
+on a few synthetic examples, with slightly shifted parameters. Without the shift, a layer that starts at zero, such as LoRA's second matrix,
+would hide all layers before it.
 """
 
 from __future__ import annotations

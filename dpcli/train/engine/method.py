@@ -1,4 +1,8 @@
-"""The interfaces of methods for per-example gradients and of layer rules, and the checked loss that all methods share."""
+"""The interfaces of methods for per-example gradients and of layer rules, and what all methods share.
+
+All methods compute the losses by `per_example_losses`, train the parameters that `trained_parameters` lists, and compute norms in
+`full_precision`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The gradient engine for engine = "opacus". Hooks of Opacus compute per-example gradients, and dpcli checks and clips them.
 
-Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may assign a gradient to the wrong example without
-an error if a layer does not run once for each example, as with position ids or soft prompts, or if a module is unknown to Opacus. A few
-synthetic examples are therefore also processed one at a time. The model is refused if the results differ.
+Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may silently assign a gradient to the wrong example:
+if a layer does not run once for each example, as with position ids or soft prompts, or if it does not know a module. A few synthetic
+examples are therefore also processed one at a time. The model is refused if the results differ.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
     Raises:
         Unsuitable: A frozen batch normalisation has trainable weights. In training mode it would use statistics of the batch.
     """
-    modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
+    modes = {module: module.training for module in model.modules() if list(trainable(module))}
     if any(isinstance(module, BatchNorm) for module in modes):
         raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
     wrapper: Any = importlib.import_module("opacus").GradSampleModule(model, loss_reduction="sum", strict=True)

@@ -60,12 +60,12 @@ def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     """Return the squared norms (B,), with NaN where underflow may have made them too small.
 
+    A tiny square has lost digits, and its product with a large square of the other side is not negligible.
+
     Args:
         squares: Squared norms (B,) of sums of products.
         lefts: Squared norms (B, T) of the left factors.
         rights: Squared norms (B, T) of the right factors.
-
-    A tiny square has lost digits. Its product with a large square of the other side is not negligible.
     """
     tiny = torch.finfo(squares.dtype).tiny
     smaller = torch.minimum(lefts, rights)
@@ -90,6 +90,7 @@ def add_rounding_error(squares: Tensor, length: Tensor, width: int) -> Tensor:
 
     Args:
         length: Sum of the norms of the terms, (B,).
+        width: Number of terms of a dot product.
     """
     return (squares + torch.finfo(squares.dtype).eps * math.sqrt(width) * length.square()).clamp_min(0.0)
 
@@ -206,7 +207,8 @@ class Outer:
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Outer:
         """Return one piece for several uses of a parameter. The uses become further positions, so cross terms are included."""
-        left, right = torch.cat([piece.left for piece in pieces], 1), torch.cat([piece.right for piece in pieces], 1)
+        left = torch.cat([piece.left for piece in pieces], 1)
+        right = torch.cat([piece.right for piece in pieces], 1)
         return Outer(left, right, pieces[0].shape)
 
     def instantiation_is_cheaper(self) -> bool:
@@ -290,7 +292,8 @@ class Lookup:
 
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Lookup:
-        ids, gradients = torch.cat([piece.ids for piece in pieces], 1), torch.cat([piece.gradients for piece in pieces], 1)
+        ids = torch.cat([piece.ids for piece in pieces], 1)
+        gradients = torch.cat([piece.gradients for piece in pieces], 1)
         return Lookup(ids, gradients, pieces[0].vocabulary)
 
 

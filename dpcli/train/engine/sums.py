@@ -54,14 +54,14 @@ def complete_sums(
     gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]
 ) -> Sums:
     """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient."""
-    full = {
-        name: gradients[name] if name in gradients else torch.zeros_like(parameter, dtype=wide_type(parameter))
-        for name, parameter in parameters.items()
-    }
+    complete: dict[str, Tensor] = {}
+    for name, parameter in parameters.items():
+        has_gradient = name in gradients
+        complete[name] = gradients[name] if has_gradient else torch.zeros_like(parameter, dtype=wide_type(parameter))
     if len(norms) == 1:
-        return Sums(full, norms[0], finite[0])
-    like = next(iter(full.values()))
-    return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
+        return Sums(complete, norms[0], finite[0])
+    like = next(iter(complete.values()))
+    return Sums(complete, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
 
 
 def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
@@ -178,7 +178,10 @@ def norms_over_groups(norms: Tensor, finite: Tensor, dtype: torch.dtype) -> Tens
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> Tensor:
     """Return norms (B, groups), rounded up. A parameter that the losses do not depend on has the norms `zero_norms`, zeros (B,)."""
     squares = {name: piece.squares().to(zero_norms.dtype) for name, piece in pieces.items()}
-    columns = [sum((squares[name] for name in group if name in squares), start=zero_norms) for group in groups]
+    columns = []
+    for group in groups:
+        group_squares = [squares[name] for name in group if name in squares]
+        columns.append(sum(group_squares, start=zero_norms))
     norms = torch.stack(columns, 1) if len(columns) > 1 else columns[0][:, None]
     return norms.sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
 

@@ -107,7 +107,8 @@ def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, P
     with empty_gradients(parameters.values()):
         losses.backward(torch.ones_like(losses))  # type: ignore[no-untyped-call]
         by_name = {name: p.grad for name, p in parameters.items() if p.grad is not None}
-    return {name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None]) for name, g in by_name.items()}
+    dense = {name: g.to_dense() if g.is_sparse else g for name, g in by_name.items()}
+    return {name: PlainRows(wide(g)[None]) for name, g in dense.items()}
 
 
 @contextmanager

@@ -167,9 +167,8 @@ def reachable_state(model: nn.Module, loss: Loss, copies: bool = True) -> Reacha
     snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        snapshot.values[f"numpy's {DRAWS}"] = [
-            part.tobytes() if hasattr(part, "tobytes") else part for part in numpy.random.get_state()
-        ]
+        parts = numpy.random.get_state()
+        snapshot.values[f"numpy's {DRAWS}"] = [part.tobytes() if hasattr(part, "tobytes") else part for part in parts]
     return snapshot
 
 

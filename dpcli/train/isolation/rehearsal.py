@@ -133,7 +133,8 @@ def gradient_after(earlier_records: Sequence[Batch], model: nn.Module, loss: Los
             with suppress(Exception):  # a loss may reject such numbers; the part of the program before the error has run
                 gradient_of(earlier, secrets.randbits(SEED_BITS))
         gradients = gradient_of(record, seed)
-    return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
+    missing = {name: torch.zeros_like(parameters[name])[None] for name in parameters if name not in gradients}
+    return {**missing, **{name: rows.values for name, rows in gradients.items()}}
 
 
 def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -150,7 +150,16 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result = number_in(values["self"]) if reads_constant else func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise self.add_doubt("a branch or a shape depends on values") from None
-        outputs = list(leaves(result if isinstance(result, list | tuple) else [result]))
+        self.track(func, values, list(leaves(result if isinstance(result, list | tuple) else [result])))
+        return result
+
+    def track(self, func: Any, values: Mapping[str, Any], outputs: list[Tensor]) -> None:
+        """Store the layouts of an operator's outputs, and of the tensors to which it wrote. Raises InputError if it combines records.
+
+        Args:
+            values: Arguments of the operator, by their names in its schema.
+        """
+        name = func.overloadpacket.__name__
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
         readable = {key: value for key, value in values.items() if key != OPAQUE.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)
@@ -164,7 +173,6 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for output, layout in zip(outputs, layout_list, strict=True):
             self.store(output, layout_if_consistent(output, layout, plain_name))
         self.write(plain_name, targets, layouts if isinstance(layouts, list) else [layouts])
-        return result
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
         """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
@@ -223,30 +231,30 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Raises Mixed if the call combines records with numbers that depend on several of them, or its rule raises it.
         """
         arguments = [*map(self.layout_of, call.tensors())]
-        in_shape, in_numbers = batch_size_uses(func, call.values)
+        batch_size = batch_size_uses(func, call.values)
         uses_shape_only = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
-        if not in_numbers and uses_shape_only and len(arguments) == 1:
+        if not batch_size.in_numbers and uses_shape_only and len(arguments) == 1:
             return [self.created(call, output) for output in call.outputs]
         unknown = [layout for layout in arguments if isinstance(layout, Unknown)]
         if unknown:
             return unknown[0]
-        rows = [layout for layout in arguments if isinstance(layout, AlongRecords | RecordIndices)]
+        record_layouts = [layout for layout in arguments if isinstance(layout, AlongRecords | RecordIndices)]
         merged = [layout for layout in arguments if isinstance(layout, Merged)]
-        if call.name == "arange" and not rows and not merged and (in_shape or in_numbers):
+        if call.name == "arange" and not record_layouts and not merged and (batch_size.in_shape or batch_size.in_numbers):
             counts_from_zero = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
             return RecordIndices(0) if counts_from_zero and counts_records(call.outputs[0], 0) else Unknown("arange")
-        if merged or in_numbers:
+        if merged or batch_size.in_numbers:
             how = merged[0].how if merged else f"{call.name} with the number of records"
-            if rows:
+            if record_layouts:
                 raise Mixed(how)
             return Merged(how)
-        if not rows:
+        if not record_layouts:
             return self.layouts_without_records(call)
-        if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in INDEXING:
+        if call.name not in INDEXING and any(isinstance(layout, RecordIndices) for layout in record_layouts):
             return self.index_layout(call)
-        if in_shape and call.name not in SIZED:
+        if batch_size.in_shape and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
-        return mark_differing(rule_of(func, call.name)(call), rows)
+        return mark_differing(rule_of(func, call.name)(call), record_layouts)
 
     def layouts_without_records(self, call: Call) -> Layouts:
         """Return the layout of each output of a call whose arguments hold no records. An output may still be as long as the batch."""
@@ -358,9 +366,9 @@ def least_favourable(layouts: Sequence[Layout]) -> Layout:
     return SHARED
 
 
-def mark_differing(layouts: Layouts, rows: Sequence[Layout]) -> Layouts:
+def mark_differing(layouts: Layouts, arguments: Sequence[Layout]) -> Layouts:
     """Return the layouts of the results. A result counts as differing between records if an argument differs between records."""
-    if all(isinstance(layout, AlongRecords) and layout.identical for layout in rows):
+    if all(isinstance(layout, AlongRecords) and layout.identical for layout in arguments):
         return layouts
     if isinstance(layouts, list):
         return [differing(layout) for layout in layouts]
@@ -419,8 +427,20 @@ def bind_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
 
 
-def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether an operator's shape arguments depend on the batch size, and whether its other numbers do."""
+class BatchSizeUses(NamedTuple):
+    """The arguments of an operator that depend on the batch size.
+
+    Attributes:
+        in_shape: Whether a length of the output does.
+        in_numbers: Whether another number does.
+    """
+
+    in_shape: bool
+    in_numbers: bool
+
+
+def batch_size_uses(func: Any, values: Mapping[str, Any]) -> BatchSizeUses:
+    """Return which arguments of a call depend on the batch size."""
     in_shape = in_numbers = False
     for argument in func._schema.arguments:
         value = values.get(argument.name)
@@ -430,4 +450,4 @@ def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
                 in_shape = True
             else:
                 in_numbers = True
-    return in_shape, in_numbers
+    return BatchSizeUses(in_shape, in_numbers)

@@ -217,8 +217,8 @@ def batch_keys(batch: Batch) -> BatchKeys:
         mapped = any(is_mapped for _, is_mapped in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
         contents = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
-    records = range(len(parts[0]))
-    return BatchKeys(tuple(digest(*(content[record].tobytes() for content in contents)) for record in records), mapped)
+    keys = tuple(digest(*(content[record].tobytes() for content in contents)) for record in range(len(parts[0])))
+    return BatchKeys(keys, mapped)
 
 
 def digest(*parts: bytes) -> bytes:

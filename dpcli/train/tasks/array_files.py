@@ -145,7 +145,9 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     shown = {name: f"column {number}" for number, name in enumerate(names, 1)}
     if train.label:
         shown[label] = f"column {label!r}"
-    blocks = None if only is None or only.block_part is None else [only.part(value) for value in columns[only.column]]
+    blocks = None
+    if only is not None and only.block_part is not None:
+        blocks = [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:
@@ -372,8 +374,9 @@ def _records_from_function(source: Source, train: Classification) -> RawRecords:
     """Return the records that the user's function returns. Owners of public records are optional and ignored."""
     parts = private_result(source.name, source.path)
     needs_units = train.units is not None and source.is_private
-    may_have_units = train.units is not None and not source.is_private
-    lengths = (3,) if needs_units else (2, 3) if may_have_units else (2,)
+    lengths = {3} if needs_units else {2}
+    if train.units is not None:
+        lengths.add(3)
     if not isinstance(parts, tuple | list) or len(parts) not in lengths:
         # The message omits the number of parts, which may be the number of records.
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__

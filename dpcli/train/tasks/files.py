@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-Rows = list[list[Any]]
+class ColumnTable(NamedTuple):
+    """The content of a file with columns.
+
+    Attributes:
+        names: Names of the columns.
+        rows: Values of each row, in the order of the names. Values of a .csv file are texts.
+    """
+
+    names: list[str]
+    rows: list[list[Any]]
+
+
 EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
 # Number of units of each type of timestamp in a day.
 PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -39,8 +50,8 @@ def text_of(place: str) -> str:
         raise InputError(f"{place}: expected text in UTF-8") from None
 
 
-def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a .csv file, and its rows. Empty lines are skipped.
+def csv_table(place: str, only: RowWindow | None = None) -> ColumnTable:
+    """Return the columns and rows of a .csv file. Empty lines are skipped.
 
     Args:
         only: Window to which the rows are restricted; None for all rows.
@@ -59,9 +70,9 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
         raise InputError(f"{place}: expected as many values in each line as in the first line; a line has more or fewer")
     require_distinct(names, place)
     if only is None:
-        return names, rows
+        return ColumnTable(names, rows)
     block_index, is_in_window = _block_column(names, only, place), only.judge()
-    return names, require_rows([row for row in rows if is_in_window(row[block_index])], only, place)
+    return ColumnTable(names, require_rows([row for row in rows if is_in_window(row[block_index])], only, place))
 
 
 def _block_column(names: list[str], only: RowWindow, place: str) -> int:
@@ -109,8 +120,8 @@ def require_distinct(names: list[str], place: str) -> None:
         raise InputError(f"{place}: expected columns of different names, found two columns of the same name")
 
 
-def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns of a .parquet file, and its rows.
+def parquet_table(place: str, only: RowWindow | None = None) -> ColumnTable:
+    """Return the columns and rows of a .parquet file.
 
     Args:
         only: Window to which the rows are restricted; None for all rows. Values of other rows are not converted.
@@ -134,11 +145,11 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
     except Exception:  # a file of another kind may raise anything
         raise InputError(f"{place}: expected a .parquet file, found one that cannot be read as such") from None
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return names, rows if only is None else require_rows(rows, only, place)
+    return ColumnTable(names, rows if only is None else require_rows(rows, only, place))
 
 
-def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns of a .csv or .parquet file, and its rows, restricted to the window `only` if it is given."""
+def column_table(place: str, only: RowWindow | None = None) -> ColumnTable:
+    """Return the columns and rows of a .csv or .parquet file, restricted to the window `only` if it is given."""
     return parquet_table(place, only) if place.endswith(".parquet") else csv_table(place, only)
 
 
@@ -270,7 +281,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     """Return the unit of each record, of shape (n,). A unit is an integer that identifies a pair of an owner and a block.
 
     The records of an owner are then bounded in each block separately. Otherwise the selection of records in one block would depend on the
-    owner's records in other blocks: if those of one block were removed, records of other blocks would take their places.
+    owner's records in other blocks, because records of another block would take the places of those that are removed.
 
     Args:
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.

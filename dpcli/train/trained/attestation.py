@@ -12,7 +12,7 @@ import binascii
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.certify.named_certificate import named_proof
@@ -161,7 +161,7 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
     Raises:
         InputError: The file is no attestation by dpcli, or the folder has no run with a description.
     """
-    stated, signed = _read(file)
+    stated, is_signed = _read(file)
     description_in(folder)
     proof = stated["predicate"].get("certificate")
     try:
@@ -170,11 +170,22 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
         problems = (str(refusal),)
     if proof is not None and certificate is None:
         problems = (*problems, "the attestation names a certificate: give it by --certificate, so that it is checked too")
-    return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"], None if problems else proof)
+    return Verification(folder, file, problems, is_signed, stated["predicate"]["guarantee"], None if problems else proof)
 
 
-def _read(file: str) -> tuple[dict[str, Any], bool]:
-    """Return the statement in a file, and whether its envelope has signatures. The envelope may be in a Sigstore bundle.
+class SavedStatement(NamedTuple):
+    """A statement in a file.
+
+    Attributes:
+        is_signed: Whether the envelope of the statement has signatures.
+    """
+
+    content: dict[str, Any]
+    is_signed: bool
+
+
+def _read(file: str) -> SavedStatement:
+    """Return the statement in a file. The statement may be in an envelope, and the envelope in a Sigstore bundle.
 
     Raises InputError if the file contains no statement by dpcli.
     """
@@ -184,11 +195,11 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
             raise ValueError("too long")
         content = json.loads(data, object_pairs_hook=unique_names)
         envelope = content.get("dsseEnvelope", content)
-        signed = False
+        is_signed = False
         if "payload" in envelope:
             if envelope["payloadType"] != PAYLOAD_TYPE:
                 raise ValueError("payloadType")
-            signed = any(envelope.get("signatures", ()))
+            is_signed = any(envelope.get("signatures", ()))
             content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
         if (content["_type"], content["predicateType"]) != (STATEMENT_TYPE, PREDICATE_TYPE):
             raise ValueError("_type")
@@ -196,7 +207,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
             raise ValueError("guarantee")
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
         raise InputError(f"{file}: not {KIND}, nor a signed envelope of one") from None
-    return content, signed
+    return SavedStatement(content, is_signed)
 
 
 def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:

@@ -41,7 +41,9 @@ def steps_of(optimizer: Any) -> int:
 def opacus_in(layers: list[Any]) -> Any:
     """Return the Opacus optimizer among the optimizers; None if there is none."""
     module = sys.modules.get("opacus.optimizers.optimizer")
-    return None if module is None else next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
+    if module is None:
+        return None
+    return next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
 
 
 def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -> str:
@@ -94,9 +96,9 @@ class MeasuredNoise:
     def measure(self, optimizer: torch.optim.Optimizer) -> str:
         """Measure the noise of the next step. Return a description of how it contradicts the file; "" if it does not.
 
-        A step contradicts the file if a setting of the optimizer does, if a gradient has no clipped sum, or if the noise is smaller than
-        declared, equal in all numbers of a tensor, or equal to the noise of an earlier step. A parameter without a gradient is not measured
-        in that step. The probability that a correct run is accused of too little noise is at most 10^-9.
+        A step contradicts the file if a setting of the optimizer does, or if a gradient has no clipped sum. Its noise contradicts the file
+        if it is smaller than declared, equal in all numbers of a tensor, or equal to the noise of an earlier step. A parameter without a
+        gradient is not measured in that step. The probability that a correct run is accused of too little noise is at most 10^-9.
         """
         opacus_optimizer = self.opacus_optimizer
         problem = contradiction(opacus_optimizer, self.noise_multiplier, self.norm)
