@@ -27,8 +27,8 @@ from dpcli.train.engine.cells import activation_of, cell, gru_update, lstm_updat
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import (
+    BatchPart,
     Loss,
-    Part,
     Unsuitable,
     full_precision,
     per_example_losses,
@@ -176,7 +176,7 @@ class BookKeeping:
         self.leaves.record(one, several, recorder.size)
         return self
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         recorder = Recorder(self.example_dim, size(batch), keeps_shared=self.keeps_shared)
         forward_pass = self.forward(batch, recorder)
         losses = forward_pass.losses
@@ -189,7 +189,7 @@ class BookKeeping:
                 if gradient is not None:
                     by_name.setdefault(use.name, []).append(PlainRows(use.rows(gradient)))
             merged = {name: merge(uses_of_parameter) for name, uses_of_parameter in by_name.items()}
-        yield Part(merged, recorder.size)
+        yield BatchPart(merged, recorder.size)
 
     def example_dim(self, call: LayerCall, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of a call. Raises Unsuitable if the probe did not record the call."""

@@ -56,7 +56,7 @@ class FakeTensorCheck:
 Loss = Callable[[nn.Module, Batch], Tensor]
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """The per-example gradients of a part of a batch.
 
     Attributes:
@@ -82,7 +82,7 @@ class Method(Protocol):
     def for_model(self, model: nn.Module) -> Method:
         """Return the same method for another model, of which this method's model is a copy."""
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         """Yield the gradients of consecutive parts of the batch. Raises Unsuitable if the method does not apply to the model."""
 
 

@@ -24,9 +24,9 @@ from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import (
+    BatchPart,
     Loss,
     Method,
-    Part,
     Unsuitable,
     per_example_losses,
     refuse_caught_errors,
@@ -112,7 +112,7 @@ class Hooked:
     def for_model(self, model: nn.Module) -> Hooked:
         return Hooked(model, self.loss)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         count = size(batch)
         with empty_gradients(self.model.parameters()), attached_hooks(self.model):
             with refuse_caught_errors():
@@ -122,7 +122,7 @@ class Hooked:
             by_name = {
                 name: examples_of(name, p, count) for name, p in trained_parameters(self.model).items() if p.grad is not None
             }
-        yield Part({name: PlainRows(wide(values)) for name, values in by_name.items()}, count)
+        yield BatchPart({name: PlainRows(wide(values)) for name, values in by_name.items()}, count)
 
 
 def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Part, full_precision, wide_type
+from dpcli.train.engine.method import BatchPart, full_precision, wide_type
 from dpcli.train.engine.pieces import Piece
 
 # Norms are increased by this number of machine epsilons. Otherwise their rounding errors could leave a clipped gradient longer than C.
@@ -64,7 +64,7 @@ def complete_sums(
     return Sums(complete, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
 
 
-def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
+def clipped_sums(parts: Iterable[BatchPart], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
     """Return the sums of clipped gradients over all parts of a batch."""
     groups = clip.groups(list(parameters))
     empty = no_norms(parameters)
@@ -80,7 +80,7 @@ def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Ten
     return complete_sums(totals, norms, are_finite, parameters)
 
 
-def unclipped_norms(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
+def unclipped_norms(part: BatchPart, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
     """Return the norms before clipping, (B,), that `clipped_sums` returns, without computing sums."""
     empty = no_norms(parameters)
     with full_precision(empty.device):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.method import Loss, Part, per_example_losses, refuse_caught_errors, trained_parameters, wide
+from dpcli.train.engine.method import BatchPart, Loss, per_example_losses, refuse_caught_errors, trained_parameters, wide
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.torch_internals import tree_map
 
@@ -44,7 +44,7 @@ class Vectorised:
     def for_model(self, model: nn.Module) -> Vectorised:
         return Vectorised(model, self.loss)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         parameters = {name: p.detach() for name, p in trained_parameters(self.model).items()}
         entries = sum(p.numel() for p in parameters.values())
         part_size = max(1, LARGEST_PART // max(1, entries))
@@ -63,7 +63,7 @@ class Vectorised:
                 # torch warns of an operator without a batching rule, which it calls in a loop.
                 warnings.filterwarnings("ignore", "There is a performance drop")
                 by_name = gradients(parameters, part)
-            yield Part({name: PlainRows(wide(values.detach())) for name, values in by_name.items()}, size(part))
+            yield BatchPart({name: PlainRows(wide(values.detach())) for name, values in by_name.items()}, size(part))
 
 
 @contextmanager
@@ -90,11 +90,11 @@ class Looped:
     def for_model(self, model: nn.Module) -> Looped:
         return Looped(model, self.loss)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         parameters = trained_parameters(self.model)
         for row in range(size(batch)):
             losses = per_example_losses(self.model, self.loss, take(batch, slice(row, row + 1)), 1)
-            yield Part(one_example(losses, parameters), 1)
+            yield BatchPart(one_example(losses, parameters), 1)
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:

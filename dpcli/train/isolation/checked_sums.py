@@ -20,7 +20,7 @@ from dpcli.train.engine.batches import Batch, form, size
 from dpcli.train.engine.choice import modes, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, Part, per_example_losses, trained_parameters
+from dpcli.train.engine.method import BatchPart, Loss, Method, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms, zero
 from dpcli.train.engine.vectorised import one_example
@@ -151,7 +151,7 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
         single_precision_norm = math.hypot(*torch.stack(norms).tolist()) if norms else 0.0
     if single_precision_norm < LARGE:
         return single_precision_norm
-    return float(unclipped_norms(Part(gradients, 1), clip, parameters)[0])
+    return float(unclipped_norms(BatchPart(gradients, 1), clip, parameters)[0])
 
 
 def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:

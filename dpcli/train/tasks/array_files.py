@@ -75,7 +75,7 @@ def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordSource:
     """A source of records.
 
     Attributes:
@@ -247,7 +247,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
     Raises InputError if the data cannot be read, or a number is not finite.
     """
     classes = _classes(train, path)
-    private = _checked_records(Source(train.data, path, f"{path}: train.data", is_private=True), train, classes, rows)
+    private = _checked_records(RecordSource(train.data, path, f"{path}: train.data", is_private=True), train, classes, rows)
     if train.public is None:
         return Arrays(private.inputs, private.labels, None, None, classes, private.units)
     if train.public == "held-out":
@@ -259,7 +259,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
             public_labels=private.labels[is_public],
             classes=classes,
         )
-    public = _checked_records(Source(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
+    public = _checked_records(RecordSource(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
     if public.inputs.shape[1:] != private.inputs.shape[1:]:
         raise InputError(f"{path}: train.public: expected records of the same shape as the private records")
     if private.names and public.names and private.names != public.names:
@@ -285,10 +285,10 @@ def labelled_records(source: str, train: Classification, classes: int, rows: Row
         rows: Window of rows that the model was trained on; None for all rows.
     """
     name = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
-    return _checked_records(Source(name, source, source, is_private=False), train, classes, rows)
+    return _checked_records(RecordSource(name, source, source, is_private=False), train, classes, rows)
 
 
-def _checked_records(source: Source, train: Classification, classes: int, rows: RowWindow | None) -> CheckedRecords:
+def _checked_records(source: RecordSource, train: Classification, classes: int, rows: RowWindow | None) -> CheckedRecords:
     """Return the records of a source after all checks. Raises InputError if they cannot be read, or if a check fails."""
     raw = _read(source, train, rows)
     inputs, labels = inputs_of(raw.inputs, train.shift, source.place), labels_of(raw.labels, classes, source.place, source.path)
@@ -350,7 +350,7 @@ def _shape(array: Array) -> str:
     return f"({lengths})"
 
 
-def _read(source: Source, train: Classification, rows: RowWindow | None) -> RawRecords:
+def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
     """Return the unchecked records of a source.
 
     Args:
@@ -370,7 +370,7 @@ def _read(source: Source, train: Classification, rows: RowWindow | None) -> RawR
     raise InputError(f"{source.place}: expected digits, a {', '.join(READERS)} file, or module:function, found {source.name!r}")
 
 
-def _records_from_function(source: Source, train: Classification) -> RawRecords:
+def _records_from_function(source: RecordSource, train: Classification) -> RawRecords:
     """Return the records that the user's function returns. Owners of public records are optional and ignored."""
     parts = private_result(source.name, source.path)
     needs_units = train.units is not None and source.is_private
