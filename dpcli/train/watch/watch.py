@@ -46,8 +46,8 @@ class Watch(Displayed):
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
         batches: Number of batches that the loader drew.
-        contradiction: First contradiction between the loop and the file, in words; "" if there is none.
-        batch_test: Test of the loader's batches against the sampling scheme; None if there is none.
+        wrong: First contradiction between the loop and the file, in words; "" if there is none.
+        drawn: Test of the loader's batches against the sampling scheme; None if there is none.
         noise: Measurement of the noise; None without an Opacus optimizer.
         handles: Handles that remove the registered hooks.
     """
@@ -57,15 +57,15 @@ class Watch(Displayed):
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
-    contradiction: str = ""
-    batch_test: DrawnBatches | None = None
+    wrong: str = ""
+    drawn: DrawnBatches | None = None
     noise: MeasuredNoise | None = None
     handles: list[Any] = field(default_factory=list)
 
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
-        ending = "; contradicts the file: no guarantee" if self.contradiction else ""
+        ending = "; contradicts the file: no guarantee" if self.wrong else ""
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{ending}"
 
     def follow(self, optimizer: Any, loader: Any, accumulated: int = 1, taken: int = 0) -> None:
@@ -104,13 +104,13 @@ class Watch(Displayed):
     def complete(self) -> bool:
         """Return whether sampling, clipping and noise were observed in every step without a contradiction."""
         observed_all = not set(self.observed.values()) & set(UNOBSERVED.values())
-        return observed_all and not self.contradiction and not self.unwatched
+        return observed_all and not self.wrong and not self.unwatched
 
     @property
     def report(self) -> str:
         """Return the observations in words, including the properties and the steps that were not observed."""
-        if self.contradiction:
-            return f"the loop contradicts {self.plan.path}: {self.contradiction}; no guarantee"
+        if self.wrong:
+            return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
         lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.observed.items())]
         if self.unwatched:
             lines.append(f"not observed: the first {self.unwatched:,} steps")
@@ -153,18 +153,14 @@ class Watch(Displayed):
             self.refuse("sampling", f"{count:,} records, where the file declares {self.plan.size:,}")
         scheme = self.plan.stages[0].entry.sampling
         takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
-        self.batch_test = None if takes_turns else batches_of(scheme, self.plan.size, count)
-        any_order = not takes_turns and (self.batch_test is None or isinstance(self.batch_test, PassBatches | WholeBatches))
+        self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
+        any_order = not takes_turns and (self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches))
         torch_sampler = torch_sampler_name(loader)
         if torch_sampler and scheme is not None and not any_order:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
         rate = opacus_rate(loader)
-        if (
-            rate is not None
-            and isinstance(self.batch_test, PoissonBatches)
-            and abs(rate - self.batch_test.rate) > EQUAL_RATES * rate
-        ):
-            problem = f"a sampler of rate {rate:.8g}, where the file declares {self.batch_test.rate:.8g}"
+        if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
+            problem = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
             self.refuse("sampling", f"{problem} (Opacus samples at rate 1 / len(loader), whatever the batch size)")
 
     def follow_optimizer(self, optimizer: Any, taken: int = 0) -> None:
@@ -191,9 +187,9 @@ class Watch(Displayed):
     def _test_batch(self, batch: Indices) -> None:
         """Test a batch of the loader. Raises InputError if it contradicts the file."""
         self.batches += 1
-        if self.batch_test is None:
+        if self.drawn is None:
             return
-        problem = self.batch_test.add(batch)
+        problem = self.drawn.add(batch)
         if problem:
             self.refuse("sampling", problem)
         self.observed["sampling"] = CONSISTENT
@@ -213,20 +209,20 @@ class Watch(Displayed):
         if self.steps >= self.planned:
             self.refuse("steps", f"another step after the {self.planned:,} declared steps")
         self.steps += 1
-        if self.batch_test is not None and not self.batch_test.count:
-            self.batch_test = None  # the loader drew this step's batch unobserved, so its later batches prove nothing
-        if self.batch_test is not None and self.steps > self.batches:
+        if self.drawn is not None and not self.drawn.count:
+            self.drawn = None  # the loader drew this step's batch unobserved, so its later batches prove nothing
+        if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 
-    def refuse(self, part: str, problem: str) -> NoReturn:
+    def refuse(self, part: str, words: str) -> NoReturn:
         """Record that the loop contradicts the file, and raise InputError. `report` shows the first contradiction.
 
         Args:
             part: Part of the run, such as "sampling".
-            problem: Description of what contradicts the file.
+            words: Description of what contradicts the file.
         """
-        self.contradiction = self.contradiction or f"{part}: {problem}"
-        raise InputError(f"{self.plan.path}: {part}: expected what the file declares, found {problem}")
+        self.wrong = self.wrong or f"{part}: {words}"
+        raise InputError(f"{self.plan.path}: {part}: expected what the file declares, found {words}")
 
 
 def watch(pipeline: str | os.PathLike[str]) -> Watch:
