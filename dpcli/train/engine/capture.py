@@ -166,9 +166,9 @@ class CallNodes:
 class Recorder:
     """A record of the calls of every layer, in the order of the calls. `recorded_call` writes it.
 
-    All examples may share the input of a layer, such as position ids. If `keeps_shared` is set, the layer runs on the shared input, and the
-    call is recorded in `shared_uses`. Per-example gradients are then taken where the output is repeated for each example. Otherwise the
-    input is repeated before the layer runs, and the call is recorded in `uses`.
+    All examples may share the input of a layer, such as position ids. By default the input is then repeated for each example before the
+    layer runs, and the call is recorded in `uses`. If `keeps_shared` is set, the layer runs on the shared input, and the call is recorded
+    in `shared_uses`. Per-example gradients are then taken where the program repeats the output for each example.
 
     Attributes:
         example_dims: Function that returns the example dimension of a call with a given input.

@@ -25,7 +25,7 @@ EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # b
 REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"
 
 
-def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def draws_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
@@ -119,7 +119,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if not draws(func, args, kwargs):
+        if not draws_numbers(func, args, kwargs):
             return func(*args, **kwargs)
         if func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
             line = own_line()
@@ -207,7 +207,7 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.row, self.size, self.recorded = row, size, recorded
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if not draws(func, args, kwargs or {}):
+        if not draws_numbers(func, args, kwargs or {}):
             return func(*args, **(kwargs or {}))
         states = [generator.get_state() for generator in generators()]
         drawn = func(*args, **(kwargs or {}))
@@ -241,7 +241,7 @@ class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recorded, self.part = list(recorded), part
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if not draws(func, args, kwargs or {}):
+        if not draws_numbers(func, args, kwargs or {}):
             return func(*args, **(kwargs or {}))
         if self.recorded:
             for generator, state in zip(generators(), self.recorded[0].generator_states, strict=False):

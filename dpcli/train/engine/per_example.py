@@ -166,9 +166,9 @@ class ClippedGradients(CheckedSums):
     Every sum is accumulated in at least single precision. Norms are increased by 8 machine epsilons, which is 1e-6 in single precision, so
     that rounding never raises the influence of an example above C.
 
-    One effect of rounding remains. The last digit of a row of a matrix product may depend on the number of rows. If one example leaves the
-    batch, the clipped gradients of the others may then change by rounding. They may change by up to 2 C each if a kink of the loss or of an
-    activation is exactly at that point. Book-keeping on a CPU computes nn.Linear without this effect (`aligned`).
+    One effect of rounding remains. The last digit of a row of a matrix product may depend on the number of rows, so removing an example may
+    change the last digits of the others' clipped gradients. An example at a kink of the loss or of an activation may change by up to 2 C.
+    Book-keeping on a CPU computes nn.Linear without this effect (`aligned_linear`).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """

@@ -46,8 +46,8 @@ def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
 def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return factors (B, T, .) with the same outer products, rescaled so that both have about the same magnitude at each position.
 
-    If one factor of a position is zero, both become zero. Each side is later divided by its largest entry. Without the zeros, that entry
-    could belong to a product that is zero, and the other entries would underflow.
+    If one factor of a position is zero, both become zero. Each side is later divided by its largest entry. That entry must not belong to a
+    product that is zero, because the other entries could then underflow.
     """
     left_largest, right_largest = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
     difference = torch.frexp(right_largest).exponent - torch.frexp(left_largest).exponent

@@ -17,7 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
-from dpcli.train.engine.draws import REMEDY, draws
+from dpcli.train.engine.draws import REMEDY, draws_numbers
 from dpcli.train.isolation.layout import (
     PAIRED,
     SHARED,
@@ -189,7 +189,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def record_properties(self, func: Any, call: Call) -> None:
         """Record whether the operator is torch's own, whether it is random, and how precise its outputs are."""
         self.findings.custom_operators |= func.namespace not in TORCH_NAMESPACES
-        self.findings.random |= draws(func, (), dict(call.values))
+        self.findings.random |= draws_numbers(func, (), dict(call.values))
         for output in call.outputs:
             if output.is_floating_point():
                 self.findings.coarsest = max(self.findings.coarsest, float(torch.finfo(output.dtype).eps))

@@ -54,8 +54,8 @@ class Guard:
     """A comparison of a run's state with its state at the start and after the last step.
 
     The weights and the optimizer state must be as the last step left them. Everything else must be as it was at the start. Objects are
-    compared by their marks (`marks`). To save time, records and frozen tensors of at least `COPIED_NUMBERS` numbers are compared by
-    identity and torch's count of writes before each step, and by value at the end only.
+    compared by their marks (`marks`). To save time, the values of records, and of frozen tensors of at least `COPIED_NUMBERS` numbers, are
+    compared at the end only. Before each step, their identity and torch's count of writes are compared.
 
     Attributes:
         modes: Whether each module was in training mode at the start, and not in evaluation mode. Every step runs in these modes.

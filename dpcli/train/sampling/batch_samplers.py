@@ -74,7 +74,7 @@ def correlated_sampler(
 
     A run cycles through `batch_count(spec)` batches of nearly equal size, among which the records are divided at random. In a run, each
     record therefore takes part in at most max_participations steps, which are at least min_separation steps apart. With Poisson sampling,
-    a run has min_separation such groups, which take turns, and each turn draws a sample of its group.
+    the records are divided into min_separation groups instead. The groups take turns, and each turn draws a sample of its group.
 
     Args:
         dataset_size, stream, records: As in `sampler`.

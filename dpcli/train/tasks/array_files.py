@@ -54,15 +54,15 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
             return np.lib.format.read_array(file, allow_pickle=False)
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, by_columns, kind = header(file)
+        shape, is_column_major, dtype = header(file)
         start = file.tell()
-    if kind.hasobject or member.file_size != start + kind.itemsize * int(np.prod(shape, dtype=object)):
+    if dtype.hasobject or member.file_size != start + dtype.itemsize * int(np.prod(shape, dtype=object)):
         raise ValueError("expected plain numbers of the stated shape")
     if not member.file_size > start:
-        return np.zeros(shape, kind)
+        return np.zeros(shape, dtype)
     offset = _content_offset(place, member) + start
-    order: Literal["C", "F"] = "F" if by_columns else "C"
-    array = np.memmap(place, kind, "c", offset, shape, order).view(np.ndarray)
+    order: Literal["C", "F"] = "F" if is_column_major else "C"
+    array = np.memmap(place, dtype, "c", offset, shape, order).view(np.ndarray)
     return np.require(array, requirements="A")  # copies an array that is not aligned
 
 

@@ -161,25 +161,25 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     import pyarrow
 
     column = table.column(_block_column(list(table.column_names), only, place))
-    kind, types = column.type, pyarrow.types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    dated = only.type == "date"
-    if dated and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
+    types = pyarrow.types
+    arrow_type = column.type.value_type if types.is_dictionary(column.type) else column.type
+    by_date = only.type == "date"
+    if by_date and (types.is_date(arrow_type) or (types.is_timestamp(arrow_type) and arrow_type.tz is None)):
         in_window = cache(lambda day: contains_day(day, only))
-        return [in_window(day) for day in days(column, kind)]
-    text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)
-    if not text and (dated or not types.is_integer(kind)):
-        raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {kind}')
+        return [in_window(day) for day in days(column, arrow_type)]
+    is_text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_null(arrow_type)
+    if not is_text and (by_date or not types.is_integer(arrow_type)):
+        raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {arrow_type}')
     return list(map(only.judge(), column.to_pylist()))
 
 
-def days(column: Any, kind: Any) -> list[int | None]:
-    """Return dates and times as days since 1970-01-01. Years outside of Python's calendar are included."""
+def days(column: Any, arrow_type: Any) -> list[int | None]:
+    """Return the dates or timestamps of an arrow column as days since 1970-01-01. Years outside of Python's calendar are included."""
     import pyarrow
 
-    if not pyarrow.types.is_timestamp(kind):
+    if not pyarrow.types.is_timestamp(arrow_type):
         return [*column.cast(pyarrow.date32()).cast(pyarrow.int32()).to_pylist()]
-    per_day = PER_DAY[kind.unit]
+    per_day = PER_DAY[arrow_type.unit]
     return [None if value is None else value // per_day for value in column.cast(pyarrow.int64()).to_pylist()]
 
 
