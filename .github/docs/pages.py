@@ -139,6 +139,8 @@ def pages() -> dict[str, str]:
     made["reference/examples.md"] = _examples()
     made["project/changes.md"] = linked(_text(".github/CHANGELOG.md"), ".github/CHANGELOG.md")
     made["project/contributing.md"] = linked(_text(".github/CONTRIBUTING.md"), ".github/CONTRIBUTING.md")
+    made["reference/values.md"] = linked(_text("tests/vectors/reference/README.md"), "tests/vectors/reference/README.md")
+    made["project/comparison.md"] = _text(".github/docs/comparison.md")
     made["project/security.md"] = linked(_text(".github/SECURITY.md"), ".github/SECURITY.md")
     return {place: _referring(text, place) for place, text in made.items()}
 
@@ -148,6 +150,7 @@ SOURCES = {
     ".github/CHANGELOG.md": "project/changes.md",
     ".github/CONTRIBUTING.md": "project/contributing.md",
     ".github/SECURITY.md": "project/security.md",
+    "tests/vectors/reference/README.md": "reference/values.md",
     "man/dpcli-glossary.7": "reference/glossary.md",
     "man/dpcli.1": "reference/dpcli.md",
     "man/dpcli-pipeline.5": "reference/pipeline.md",
@@ -173,11 +176,20 @@ def navigation() -> list[Any]:
                 {"Python": "reference/python.md"},
                 {"JSON": "reference/json.md"},
                 {"Examples": "reference/examples.md"},
+                {"Reference values": "reference/values.md"},
                 {"Glossary": "reference/glossary.md"},
             ]
         },
         {"Explanation": [f"explanation/{name}.md" for name in EXPLANATIONS]},
-        {"Project": ["project/changes.md", "project/contributing.md", "project/security.md", {"Repository": REPOSITORY}]},
+        {
+            "Project": [
+                "project/comparison.md",
+                "project/changes.md",
+                "project/contributing.md",
+                "project/security.md",
+                {"Repository": REPOSITORY},
+            ]
+        },
     ]
 
 

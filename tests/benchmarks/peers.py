@@ -51,8 +51,8 @@ def dp_accounting_rdp(setting: Drawn) -> Interval:
     relation = NeighboringRelation.REPLACE_ONE if setting.replaces else NeighboringRelation.ADD_OR_REMOVE_ONE
     accountant = RdpAccountant(neighboring_relation=relation)
     for part in setting.parts:
-        if part.kind not in events or (part.kind == "laplace" and part.rate < 1.0):
-            raise Unsupported(f"no curve of sampled or unsampled {part.kind} noise")
+        if part.kind not in events or (part.rate < 1.0 and (part.kind == "laplace" or setting.replaces)):
+            raise Unsupported(f"no curve of {part.kind} noise, or none on a sample")
         event = events[part.kind](part.noise)
         accountant.compose(event if part.rate == 1.0 else PoissonSampledDpEvent(part.rate, event), part.steps)
     return None, float(accountant.get_epsilon(setting.delta))
@@ -78,6 +78,8 @@ def prv_accountant(setting: Drawn) -> Interval:
     )
 
     def one(part: Part) -> Any:
+        if setting.replaces:
+            raise Unsupported("no replace-one")
         if part.kind == "gaussian" and part.rate < 1.0:
             return PoissonSubsampledGaussianMechanism(noise_multiplier=part.noise, sampling_probability=part.rate)
         makers = {
@@ -85,8 +87,8 @@ def prv_accountant(setting: Drawn) -> Interval:
             "laplace": lambda: LaplaceMechanism(1.0 / part.noise),
             "pure": lambda: PureDPMechanism(1.0 / part.noise),
         }
-        if part.kind not in makers or part.rate < 1.0 or setting.replaces:
-            raise Unsupported(f"no {part.kind} noise, sampled, or replace-one")
+        if part.kind not in makers or part.rate < 1.0:
+            raise Unsupported(f"no {part.kind} noise, or none on a sample")
         return makers[part.kind]()
 
     steps = [part.steps for part in setting.parts]

@@ -94,7 +94,7 @@ def excess(answer: Answer, lower: float) -> str:
     share = answer.upper / lower - 1.0
     if share < 0.0:
         return f"**{-share:.2g} below: too small**"
-    return f"{100.0 * share:.2g} %" if share >= 1e-5 else f"{share:.0e}"
+    return f"{figures(100.0 * share, 2)} %" if share >= 1e-5 else f"{share:.0e}"
 
 
 def bound(answer: Answer) -> str:
@@ -125,7 +125,7 @@ def sharpness(asked: Sequence[Asked]) -> Iterator[str]:
 
 def attacks(asked: Sequence[Asked]) -> Iterator[str]:
     """Yield the table of hit rates."""
-    yield f"| setting | by | hit rate at {100.0 * peers.FALSE_POSITIVES:g} % false alarms, at most | CPU |"
+    yield f"| setting | by | hit rate at {100.0 * peers.FALSE_POSITIVES:g} % false alarms | CPU |"
     yield "| --- | --- | --- | --- |"
     for words, answers in asked:
         for name, answer in answers.items():
@@ -143,7 +143,11 @@ class Libraries:
     def asked(self, question: str, settings: Sequence[Setting]) -> list[Asked]:
         """Return what each library says of each setting, one after the other."""
         names = {name: self.homes[peer.package] for name, peer in peers.QUESTIONS[question].items() if peer.package in self.homes}
-        return [(words, {name: worker.ask(question, name, drawn) for name, worker in names.items()}) for words, drawn in settings]
+        asked = []
+        for words, drawn in settings:
+            sys.stderr.write(f"{question}: {words}\n")
+            asked.append((words, {name: worker.ask(question, name, drawn) for name, worker in names.items()}))
+        return asked
 
     def close(self) -> None:
         """End all of them."""
@@ -194,7 +198,7 @@ ABOUT = """# Comparison with other libraries
 Every number here comes from one run of `python -m tests.benchmarks.table`, in which each library answers with the defaults that its
 documentation shows. dpcli's epsilon is an interval: the truth is proved to lie in it. The next column says how far each bound is above the
 lower end of that interval. **Too small** marks a bound below it, which claims more privacy than there is. CPU time is of one call in a warm
-process. A library that does not offer a setting has no row there.
+process. A library that does not offer a setting has no row there. Hit rates are of the best attack on membership: dpcli's is a bound.
 """
 
 
