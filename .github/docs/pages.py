@@ -27,7 +27,10 @@ REPOSITORY = "https://github.com/OWNER/dpcli"
 
 
 class Task(NamedTuple):
-    """A section of the manual that answers what somebody searches for: the name of its page, title, what it does, and where it stands."""
+    """A section of the manual that answers what somebody searches for: the name of its page, title, what it does, and where it stands.
+
+    section: its heading; empty for what stands before all headings.
+    """
 
     name: str
     title: str
@@ -112,7 +115,7 @@ TASKS = (
         "Prove an epsilon",
         "Write a certificate that a small program of rational arithmetic checks by itself.",
         "certify",
-        "how to name a certificate",
+        "",
     ),
     Task(
         "accuracy-against-epsilon",
@@ -134,6 +137,8 @@ def pages() -> dict[str, str]:
     made |= {f"explanation/{name}.md": _topic(name) for name in EXPLANATIONS}
     made |= {f"reference/{name}.md": text for name, text in _manual().items()}
     made["how-to/index.md"] = "# How to\n\n" + "".join(f"- [{task.title}]({task.name}.md): {task.summary}\n" for task in TASKS)
+    made["how-to/index.md"] += "- [Recipes](recipes.md): Use dpcli in VS Code, DVC, Hydra and as a GitLab component.\n"
+    made["how-to/recipes.md"] = _text(".github/docs/recipes.md")
     made["reference/python.md"] = _python()
     made["reference/json.md"] = _documents()
     made["reference/examples.md"] = _examples()
@@ -167,7 +172,7 @@ def navigation() -> list[Any]:
     return [
         {"dpcli": "index.md"},
         {"Tutorial": "tutorial.md"},
-        {"How to": ["how-to/index.md", *({task.title: f"how-to/{task.name}.md"} for task in TASKS)]},
+        {"How to": ["how-to/index.md", *({task.title: f"how-to/{task.name}.md"} for task in TASKS), "how-to/recipes.md"]},
         {
             "Reference": [
                 {"Overview": "reference/dpcli.md"},
@@ -274,7 +279,9 @@ def _topic(name: str) -> str:
 
 
 def section(page: str, title: str) -> str:
-    """Return a section of a page of the manual, without its heading. Raises ValueError if there is none."""
+    """Return a section of a page of the manual, without its heading; of "", what stands before all. Raises ValueError if there is none."""
+    if not title:
+        return topics.source(page).partition("\n")[2].partition("\n## ")[0]
     (body,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", topics.source(page), re.M | re.S)
     return str(body)
 
@@ -283,8 +290,9 @@ def _task(task: Task) -> str:
     whole = "tutorial.md" if task.page == "tutorial" else f"explanation/{task.page}.md"
     place = _relative(whole, f"how-to/{task.name}.md")
     anchor = re.sub(r"[^\w]+", "-", task.section.lower()).strip("-")
-    source = f"[{_heading(topics.topic(task.page).title)}]({place}#{anchor})"
-    return f"# {task.title}\n\n{task.summary}\n{_readable(section(task.page, task.section))}\nThis is a section of {source}.\n"
+    source = f"[{_heading(topics.topic(task.page).title)}]({place}{f'#{anchor}' if anchor else ''})"
+    part = "a section" if task.section else "the beginning"
+    return f"# {task.title}\n\n{task.summary}\n{_readable(section(task.page, task.section))}\nThis is {part} of {source}.\n"
 
 
 def _plain(text: str) -> str:
