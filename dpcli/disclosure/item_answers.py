@@ -303,7 +303,7 @@ def _sampling_words(entry: Entry, facts: Facts) -> str:
         rate: Fraction | None = scheme.exact_rate(facts.privacy.dataset_size)
         if rate is not None:
             words += f", rate {few_up(float(rate))}"
-    if len(together(entry, facts.pipeline.mechanisms)) > 1:
+    if len(sample_readers(entry, facts.pipeline.mechanisms)) > 1:
         words += f", one sample {_short_value(entry.sample)} for all of them"
     return words
 
