@@ -192,6 +192,8 @@ def visible(text: str) -> str:
 
     Line breaks, tabs, direction marks and all spaces except " " are not printable. The text of a file thus cannot control a terminal.
     """
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 

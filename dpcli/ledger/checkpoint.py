@@ -9,8 +9,8 @@ A reader uses a checkpoint under these rules:
 * Otherwise the ledger must have both entries, with the stated hashes. LedgerError is raised if one is missing or has another hash.
 * Later entries are checked against the chain as usual. So a checkpoint need not be at the end of the chain.
 
-Anybody who can write the ledger file can write any chain and any checkpoint into it. An anchor reveals such a forgery, as does `verify`,
-which reads all entries and compares the totals. In a database only the server's own functions write checkpoints, from accepted entries.
+Anybody who can write the ledger file can write any chain and any checkpoint into it. `verify` reveals such a forgery, as it reads all
+entries and compares the totals. In a database only the server's own functions write checkpoints, from accepted entries.
 
 A checkpoint lists the runs that have not ended. Other runs are looked up by an index of keys. Without the list, a damaged index could hide
 that a reservation was started or voided.

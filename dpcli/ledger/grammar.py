@@ -101,7 +101,7 @@ ENTRIES = {
     "propose": {"asks": "asks", "expires": "stamp"},
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
-    "rate": {"per_day": "runs", "why": "said"},
+    "rate": {"per_day": "runs", "why": "said", **APPROVED},
     "acknowledge": {"finding": "said", "why": "said", **APPROVED},
 }
 # The entries that can be proposed, without the fields that the approval adds.
@@ -111,6 +111,7 @@ ASKS = {
     "quota": {"kind": "name", **QUOTA},
     "moved": {"kind": "name", "to": "said", "why": "said"},
     "acknowledge": {"kind": "name", "finding": "said", "why": "said"},
+    "rate": {"kind": "name", "per_day": "runs", "why": "said"},
 }
 TERMS = {
     "unit": "name",

@@ -7,6 +7,7 @@ current state, and appends the resulting entry to the store.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -41,7 +42,7 @@ from dpcli.ledger.requests import (
     key_scope,
 )
 from dpcli.ledger.state import LedgerState, Run, payer
-from dpcli.ledger.stores.store import UNSURE, Store, Tail
+from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 # Numbers of entries that `replay` and `state` read at once. Larger pages are read faster, but need more memory.
 PAGE, STATE_PAGE = 256, 4096
+RETRY = 30.0  # longest time, in seconds, for which a request is repeated because others were faster
 
 
 def account_name() -> str:
@@ -448,18 +450,21 @@ class Ledger:
         people = tuple(sorted({*members})) if of == "team" else (name,)
         return self._append(Proposable(SetQuota(of, name, people, share, alert_at, visible_text(why)), expires), "")
 
-    def rate(self, per_day: int, why: str) -> Receipt:
-        """Limit the entries without a cost that each login may append in a day, in UTC.
+    def rate(self, per_day: int, why: str, expires: str | None = None) -> Receipt:
+        """Limit the entries without a cost that each login may append in a day, in UTC. In a two-person ledger this is a proposal.
+
+        Args:
+            expires: As in `amend`.
 
         Raises:
-            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing.
+            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing, or as in `amend` for `expires`.
             LedgerError: The definitions of the database are of an earlier version, which knows no rate, or the dataset has moved.
         """
         self.state().refuse_moved()
         if self.store.who is None:
             raise InputError(f"{self.store.place}: expected a ledger in a database, found a file, which cannot tell logins apart")
         self._require_current("rate")
-        return self._append(SetRate(per_day, visible_text(why)), "")
+        return self._append(Proposable(SetRate(per_day, visible_text(why)), expires), "")
 
     def acknowledge(self, finding: str, why: str, expires: str | None = None) -> Receipt:
         """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.
@@ -625,7 +630,9 @@ class Ledger:
         return receipt
 
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
-        """Append the entries of requests, in order and in one transaction. If a request raises an error, nothing is written.
+        """Append the entries of requests, in order, all or none. If a request raises an error, nothing is written.
+
+        If others have appended meanwhile, the requests are applied to the new state again, for up to `RETRY` seconds.
 
         Args:
             requests: Each request with the key of its run, which the receipt contains; "" if the request is not about a run.
@@ -636,7 +643,17 @@ class Ledger:
             LedgerError: As the requests, or the ledger cannot be read or written, or the dataset has moved.
             KeyboardInterrupt: The user interrupted. Its message says whether entries may have been written.
         """
-        state = self.state()  # most reading happens before the lock is taken
+        end = time.monotonic() + RETRY
+        while True:
+            try:
+                return self._append_once(requests, even_moved)
+            except HeadMoved:
+                if time.monotonic() > end:
+                    raise
+
+    def _append_once(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool) -> tuple[Receipt, ...]:
+        """Append the entries of requests as `append_all` does. Raises HeadMoved if others have appended meanwhile."""
+        state = self.state()  # most reading happens before a file is locked
         entries: list[LedgerEntry | None] = []
         try:
             with self.store.writing(self.dataset) as tail:
@@ -673,19 +690,14 @@ class Ledger:
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
         """Append the entry of a request, apply it to `state` and return it. Return None if the request was granted before.
 
-        The caller ends the transaction. Raises LedgerError if the entry cannot be read back.
+        The entry is written when the caller ends `Store.writing`.
         """
         now = self.now()
         content = request.entry(state, now)
         if content is None:
             return None
-        before = state.head.seq
         entry = self._seal_and_apply(content, now, state)
         tail.append(entry.row)
-        if list(tail.after(before)) != [entry.row]:
-            raise LedgerError(
-                f"{self.store.place}: an entry was written, but cannot be read back: the ledger's definitions were changed"
-            )
         return entry
 
     def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:

@@ -41,6 +41,7 @@ TWO_PERSONS = (
     "quota",
     "moved",
     "acknowledge",
+    "rate",
 )  # kinds of entries that a two-person ledger accepts only if approved
 KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
 COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted

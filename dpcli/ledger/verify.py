@@ -175,9 +175,6 @@ def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     """Return the state after all entries. They are read from the first one even if there is a checkpoint.
 
-    An anchor is compared only with a chain that was read in full. Otherwise the anchor would seem to confirm a checkpoint that anybody
-    could have written.
-
     Raises LedgerError if the chain is broken, contradicts the totals of the checkpoint, or no longer contains the anchor.
     """
     state, checkpoint = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
@@ -195,7 +192,7 @@ def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
             f"{content['seq']}: entries were lost"
         )
     if anchor is not None:
-        _refuse_lost(ledger, state.head, anchor)
+        refuse_lost(ledger, state.head, anchor)
     return state
 
 
@@ -227,8 +224,8 @@ def read_anchor(path: str) -> dict[str, Any]:
     return dict(anchor)
 
 
-def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
-    """Check that the chain contains the anchored entry.
+def refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
+    """Check that the chain contains the anchored entry. Only this entry is read, however long the chain is.
 
     Raises:
         LedgerError: The chain does not contain the entry: a backup was restored, or the history was replaced.
@@ -242,7 +239,7 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
             f"{place}: ends at entry {head.seq}, but the anchor is of entry {seq}: an old backup was restored (DP405)"
         )
     rows = ledger.store.after(ledger.dataset, seq - 1, 1) if seq >= 1 else ()
-    if [(row.seq, row.hash) for row in rows] != [(seq, anchor["hash"])]:
+    if [(row.seq, digest(row.body)) for row in rows] != [(seq, anchor["hash"])]:
         raise LedgerError(f"{place}: entry {seq} is not the entry of the anchor: the history was replaced (DP405)")
 
 

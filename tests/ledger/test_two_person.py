@@ -19,6 +19,7 @@ from dpcli.file.toml.confusables import skeleton
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, time_after, utc_now
 from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
+from dpcli.ledger.governance.amendments import Proposable, SetRate
 from dpcli.ledger.governance.proposals import MOST_DAYS
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
@@ -88,6 +89,8 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
         return number(ledger.leave(ELSEWHERE, "a server of our own", **more))
     if kind == "acknowledge":
         return number(ledger.acknowledge(FINDING, "the board knows", **more))
+    if kind == "rate":  # past the refusal of files, which have no logins
+        return number(ledger._append(Proposable(SetRate(5, "a quiet dataset"), **more), ""))
     return number(ledger.void("night", "no data came", **more))
 
 
@@ -100,6 +103,8 @@ def done(ledger: Ledger, kind: str) -> bool:
         return state.departure is not None and state.departure.to == ELSEWHERE
     if kind == "acknowledge":
         return any(entry.kind == kind and entry.content["finding"] == FINDING for entry in ledger.entries())
+    if kind == "rate":
+        return any(entry.kind == kind and entry.content["per_day"] == 5 for entry in ledger.entries())
     return state.epsilon == 2.0 if kind == "amend" else state.run("night").status == "void"
 
 
@@ -177,6 +182,7 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
     "the quota was set": ("quota", lambda ada, eve: eve.approve(asked(ada, "quota"), "it is fine")),
     "another place was proposed": ("moved", lambda ada, eve: ada.leave("/srv/another.db", "or there")),
     "another answer was proposed": ("acknowledge", lambda ada, eve: ada.acknowledge(FINDING, "another reason")),
+    "another rate was proposed": ("rate", lambda ada, eve: asked(ada, "rate")),
     "the finding was answered": ("acknowledge", lambda ada, eve: eve.approve(asked(ada, "acknowledge"), "it is fine")),
     "another cap was proposed": ("amend", lambda ada, eve: ada.amend(5.0, "or so")),
 }
@@ -281,6 +287,7 @@ AMEND = {"kind": "amend", "epsilon": 2.0, "caps": CAPS, "why": "a reason"}
 VOID = {"kind": "void", "key": "night", "why": "a reason"}
 MOVED = {"kind": "moved", "to": ELSEWHERE, "why": "a reason"}
 ANSWER = {"kind": "acknowledge", "finding": FINDING, "why": "a reason"}
+RATE = {"kind": "rate", "per_day": 5, "why": "a reason"}
 YES = {"proposal": 3, "approval": "fine"}
 SIGNED = {**AMEND, **YES, "approver": "eve"}
 # What somebody writes without dpcli, after ada proposed AMEND in entry 3 and VOID in entry 4.
@@ -312,6 +319,9 @@ LIES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "an answer of one": ("eve", ANSWER, "expected what another person proposed"),
     "an answer that nobody proposed": ("eve", {**ANSWER, **YES}, "expected what was proposed"),
+    "a rate of one": ("eve", RATE, "expected what another person proposed"),
+    "a rate that nobody proposed": ("eve", {**RATE, **YES}, "expected what was proposed"),
+    "a spender's rate": ("sam", {"kind": "propose", "asks": RATE, "expires": 2}, "needs the role dpcli_admin"),
     "a spender's answer": ("sam", {"kind": "propose", "asks": ANSWER, "expires": 2}, "needs the role dpcli_admin"),
     "a move of one": ("eve", MOVED, "expected what another person proposed"),
     "a move that nobody approved": ("eve", {**MOVED, **YES}, "expected what was proposed"),
@@ -377,7 +387,8 @@ def test_a_spender_proposes_and_withdraws_what_is_his(proposed: Database) -> Non
 
 FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name in LIES if name in {
     *("an amendment of one", "a void of one", "his own", "his own void", "another cap", "wider caps", "another run"),
-    *("no such entry", "no proposal", "an answer of one", "a move of one", "a move that nobody approved", "a move that has arrived"),
+    *("no such entry", "no proposal", "an answer of one", "a rate of one"),
+    *("a move of one", "a move that nobody approved", "a move that has arrived"),
 }}  # fmt: skip
 
 
@@ -564,7 +575,7 @@ def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
     url = str(tmp_path / "ledger.db")
     flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
-    assert opened.code == 0 and "amend, void, quota, copy and acknowledge need a second person" in opened.out
+    assert opened.code == 0 and "amend, void, quota, rate, copy and acknowledge need a second person" in opened.out
     made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
     assert made.code == 0 and json.loads(made.out)["granted"] is False
     own = dpcli("budget", "approve", url, "2", "--reason", "fine")

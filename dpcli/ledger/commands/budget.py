@@ -90,9 +90,9 @@ def opened_ledger(ledger: str, dataset: str | None, anchor: str | None = None) -
 
     with open_ledger(ledger, dataset) as book:
         if anchor is not None:
-            from dpcli.ledger.verify import read_anchor, replay_all
+            from dpcli.ledger.verify import read_anchor, refuse_lost
 
-            replay_all(book, read_anchor(anchor))
+            refuse_lost(book, book.state().head, read_anchor(anchor))
         try:
             yield book
         except InputError as error:

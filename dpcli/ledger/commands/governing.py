@@ -121,9 +121,10 @@ def quota(
         help="Largest number of such entries of one login in a day (UTC); 10,000 where no rate was set.",
     ),
     reason_option("Reason for the rate.", required=True),
+    proposing_option,
     answer_options,
 )
-def rate(ledger: str, dataset: str | None, per_day: int, why: str, **output: Any) -> int:
+def rate(ledger: str, dataset: str | None, per_day: int, why: str, expires: str | None, **output: Any) -> int:
     """Limit how many entries without a cost each login may append to LEDGER in a day, so that nobody fills the log for the others.
 
     These entries count: charges below 1e-6 in every amount, cancelled reservations, counts of answers, proposals and withdrawals. What
@@ -131,8 +132,10 @@ def rate(ledger: str, dataset: str | None, per_day: int, why: str, **output: Any
     count. A request beyond the rate is refused (exit code 4).
 
     Only a database has a rate, and only the role dpcli_admin may set it. A file cannot tell logins apart.
+
+    In a ledger that was opened with --two-person the command proposes the rate; another person approves it with `dpcli budget approve`.
     """
-    return answer(ledger, dataset, lambda book: book.rate(per_day, why), **output)
+    return answer(ledger, dataset, lambda book: book.rate(per_day, why, expires), **output)
 
 
 @proposal_subcommand("approve", "Reason for the approval.", raising_options)

@@ -55,7 +55,7 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
     click.option(
         "--two-person",
         is_flag=True,
-        help="Another person has to approve each amend, void, quota, copy and acknowledge; cannot be changed.",
+        help="Another person has to approve each amend, void, quota, rate, copy and acknowledge; cannot be changed.",
     ),
     click.option("--team", metavar="ROLE", help="PostgreSQL: role whose members may see and charge the dataset."),
     answer_options,

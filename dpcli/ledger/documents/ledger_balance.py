@@ -156,7 +156,7 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 def composition_words(state: LedgerState) -> str:
     """Return how the runs are composed, in words, and whether changes need a second person."""
     stated = state.open_terms()
-    second_person = "; amend, void, quota, copy and acknowledge need a second person" if stated.two_person else ""
+    second_person = "; amend, void, quota, rate, copy and acknowledge need a second person" if stated.two_person else ""
     if stated.mode == "declared":
         return f"declared set, composed by {(stated.certified or {})['accountant']}{second_person}"
     parameters = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())

@@ -32,6 +32,8 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
             return f"to move the dataset to {asks['to']}"
         case "acknowledge":
             return f"to acknowledge the finding: {asks['finding']}"
+        case "rate":
+            return f"a rate of {asks['per_day']:,} entries without a cost a day"
         case _:
             return f'to cancel the reservation "{asks["key"]}"'
 

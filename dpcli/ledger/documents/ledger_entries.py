@@ -234,6 +234,8 @@ def _change(asks: Mapping[str, Any]) -> str:
             return f"move to {asks['to']}"
         case "acknowledge":
             return f"acknowledge: {asks['finding']}"
+        case "rate":
+            return _rate(asks)
         case "amend":
             return f"cap epsilon {asks['epsilon']!r}"
         case _:
@@ -243,6 +245,10 @@ def _change(asks: Mapping[str, Any]) -> str:
 def _quota(asks: Mapping[str, Any]) -> str:
     members = f" ({', '.join(asks['members'])})" if asks["of"] == "team" else ""
     return f"{asks['share']} of the cap for {asks['of']} {asks['name']}{members}"
+
+
+def _rate(asks: Mapping[str, Any]) -> str:
+    return f"{asks['per_day']:,} entries without a cost a day"
 
 
 def _cost(entry: LedgerEntry) -> str:
@@ -256,7 +262,7 @@ def _cost(entry: LedgerEntry) -> str:
     if entry.kind == "quota":
         return _quota(content)
     if entry.kind == "rate":
-        return f"{content['per_day']:,} entries without a cost a day"
+        return _rate(content)
     if entry.kind == "count":
         return f"{content['count']:,} {content['of']}"
     return costs(amounts.read(content["cost"])) if "cost" in content else ""

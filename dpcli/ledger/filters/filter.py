@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from dpcli.base.errors import CannotCertify, InputError
@@ -154,6 +155,7 @@ def filter_choices() -> str:
     return f"a filter, which cannot be changed later ({words})"
 
 
+@lru_cache(64)
 def label(name: str) -> str:
     """Return the printed name of an amount."""
     labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}

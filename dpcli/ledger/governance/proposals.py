@@ -1,8 +1,9 @@
 """Proposals of a two-person ledger: one person asks for a change, and another person approves it.
 
-A proposal has one subject: the cap, a quota, a run, the place to which the dataset moves, or a finding. It is open until it is approved or
-refused, or until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal about the
-subject. An approval states the number of the proposal, so that nobody approves another proposal than the one that they have read.
+A proposal has one subject: the cap, a quota, the rate, a run, the place to which the dataset moves, or a finding. It is open until it is
+approved or refused, or until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal
+about the subject. An approval states the number of the proposal, so that nobody approves another proposal than the one that they have
+read.
 
 Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
 """
@@ -53,7 +54,8 @@ def subject_of(content: Mapping[str, Any]) -> str:
         return f"run {content.get('key')}"
     if kind == "acknowledge":
         return f"finding {content.get('finding')}"
-    return {"amend": "cap", "quota": f"quota of {content.get('of')} {content.get('name')}", "moved": "place"}.get(kind, "")
+    subjects = {"amend": "cap", "quota": f"quota of {content.get('of')} {content.get('name')}", "moved": "place", "rate": "rate"}
+    return subjects.get(kind, "")
 
 
 def is_arrival(content: Mapping[str, Any]) -> bool:

@@ -1,8 +1,9 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
-A dataset has one writer at a time, because the SQL function `dpcli.hold` locks the row of the dataset before the first read. The isolation
-level is READ COMMITTED, so that every later statement sees all commits before it. Only the SQL functions `dpcli.append` and `dpcli.take`
-write rows. They check each row again.
+A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops at any point blocks
+nobody. The SQL function `dpcli.append_all` locks the row of the dataset, and refuses the rows if others have appended since the writer
+read. At the isolation level READ COMMITTED, what the function reads after the lock includes all commits before it. At a stricter level
+the server itself refuses the rows. Only the SQL functions `dpcli.append` and `dpcli.take` write rows. They check each row again.
 
 Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/current/wal-async-commit.html.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_connection import (
     CONNECT_SECONDS,
+    MEANINGS,
+    MOVED,
     WORK,
     Limits,
+    bounded_statement,
     bounded_transaction,
     driver,
     place_of,
@@ -30,7 +34,7 @@ from dpcli.ledger.stores.postgres_connection import (
     unreachable,
 )
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, CreatedByOther, install, installed_version, renew
-from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
+from dpcli.ledger.stores.store import NOT_READ_BACK, HeadMoved, StoredCheckpoint, error_after_write
 
 KEY_SCOPES = 8  # the first version of the definitions in which a name with "//" belongs to the login before it
 BUSY_SECONDS = 30.0  # longest wait for a lock, in seconds
@@ -40,6 +44,7 @@ SERVER_IDENTITY = (
     "WHERE datname = pg_catalog.current_database()"
 )
 SERVER_TIME = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+APPEND = "SELECT seq, body, hash FROM dpcli.append_all(%s, %s, %s, %s, %s)"
 HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
 ROWS_OF_KEY = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
@@ -58,15 +63,12 @@ UNSAFE_SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresTail:
-    """The end of one dataset's chain, as a transaction sees it."""
+class PostgresRows:
+    """The rows of one dataset's chain, as a transaction sees them."""
 
     connection: Any
     dataset: str
     place: str
-
-    def after(self, seq: int) -> Sequence[StoredRow]:
-        return self.page(seq, None)
 
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
         """Return up to `most` rows after `seq`.
@@ -88,11 +90,28 @@ class PostgresTail:
         """Return the rows of a query whose first parameter is the dataset."""
         return [StoredRow(*row) for row in self.connection.execute(statement, (self.dataset, *values)).fetchall()]
 
+
+@dataclass(frozen=True, slots=True)
+class PostgresTail:
+    """The end of one dataset's chain.
+
+    Attributes:
+        new: The rows to append, which are sent when `PostgresStore.writing` ends.
+    """
+
+    store: PostgresStore
+    dataset: str
+    new: list[StoredRow] = field(default_factory=list)
+
+    def after(self, seq: int) -> Sequence[StoredRow]:
+        return [*self.store.after(self.dataset, seq), *(row for row in self.new if row.seq > seq)]
+
     def append(self, row: StoredRow) -> None:
-        self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
+        self.new.append(row)
 
     def take(self, row: StoredRow) -> None:
-        self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
+        # The caller has opened a transaction (`create`), so that others see all copied rows at once.
+        self.store.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
         """Do nothing, because the server makes its own checkpoints and accepts none from a login."""
@@ -173,15 +192,15 @@ class PostgresStore:
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         with self._transaction() as connection:
-            return PostgresTail(connection, dataset, self._place).page(seq, most)
+            return PostgresRows(connection, dataset, self._place).page(seq, most)
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._transaction() as connection:
-            return PostgresTail(connection, dataset, self._place).rows(ROWS_OF_KEY, key)
+            return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_KEY, key)
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
         with self._transaction() as connection:
-            return PostgresTail(connection, dataset, self._place).rows(ROWS_OF_PREFIX, start)
+            return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_PREFIX, start)
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         with self._transaction() as connection:
@@ -190,9 +209,31 @@ class PostgresStore:
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
+        tail = PostgresTail(self, dataset)
+        yield tail
+        if tail.new:
+            self._append(dataset, tail.new)
+
+    def _append(self, dataset: str, rows: Sequence[StoredRow]) -> None:
+        """Append rows in one statement. Raises HeadMoved if the first row does not follow the end of the chain."""
+        wait = round(1000 * self._limits.lock)
+        if self._version < VERSION:
+            self._append_under_lock(dataset, rows, wait)
+            return
+        values = (dataset, rows[0].seq, [row.body for row in rows], [row.hash for row in rows], wait)
+        with self._transaction(writes=True, alone=True) as connection:
+            stored = [StoredRow(*row) for row in connection.execute(APPEND, values).fetchall()]
+        if stored != [*rows]:
+            raise LedgerError(f"{self._place}: {NOT_READ_BACK}")
+
+    def _append_under_lock(self, dataset: str, rows: Sequence[StoredRow], wait: int) -> None:
+        """Append rows to a database with earlier definitions, which lock the dataset until the end of a transaction."""
         with self._transaction(writes=True) as connection:
-            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._limits.lock)))
-            yield PostgresTail(connection, dataset, self._place)
+            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, wait))
+            if PostgresRows(connection, dataset, self._place).page(rows[0].seq - 1, None):
+                raise HeadMoved(f"{self._place}: {MEANINGS[MOVED]}")
+            for row in rows:
+                connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (dataset, row.seq, row.body, row.hash))
 
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
@@ -217,11 +258,20 @@ class PostgresStore:
         return text
 
     @contextmanager
-    def _transaction(self, writes: bool = False) -> Iterator[Any]:
-        """Yield the connection in a transaction with bounded waits, or in a savepoint if a transaction is open already."""
+    def _transaction(self, writes: bool = False, alone: bool = False) -> Iterator[Any]:
+        """Yield the connection in a transaction with bounded waits, or in a savepoint if a transaction is open already.
+
+        Args:
+            writes: Whether the transaction may write.
+            alone: Whether it is one statement, which commits by itself unless a transaction is open.
+        """
         try:
             connection = self.connection
-            with bounded_transaction(connection, self._place, self._limits, writes=writes):
+            if alone and connection.info.transaction_status == 0:
+                bounded = bounded_statement(connection, self._place, self._limits)
+            else:
+                bounded = bounded_transaction(connection, self._place, self._limits, writes=writes)
+            with bounded:
                 yield connection
         except LedgerError as error:
             if self.wrote:

@@ -16,15 +16,18 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.ledger.stores.store import NOTHING, UNSURE
+from dpcli.ledger.stores.store import NOTHING, UNSURE, HeadMoved
 
 LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "a name contains a null character; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"  # end of the message of psycopg about a null character
 # Messages by the beginning of the SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html). The first match counts, so
-# longer codes come first. dpcli's own SQL functions raise DPL01 and DPL02. {text} is the server's message, which names objects and contains
-# no values. {unsure} states whether something may have been written.
+# longer codes come first. dpcli's own SQL functions raise DPL01, DPL02 and MOVED. {text} is the server's message, which names objects and
+# contains no values. {unsure} states whether something may have been written.
+MOVED = "DPL03"  # the chain has grown since the writer read it
+SERIALIZATION = "40001"  # the chain has grown since the statement began, at a stricter isolation level than READ COMMITTED
 MEANINGS = {
+    MOVED: "another writer was faster; nothing was written: try again",
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
     "25006": "read-only: a standby, or default_transaction_read_only is set; nothing was written",
@@ -167,7 +170,8 @@ def explain_errors(
     except UnicodeEncodeError:
         raise LedgerError(f"{place}: a name is not Unicode; nothing was written") from None
     except psycopg.Error as error:
-        raise LedgerError(f"{place}: {_meaning_of(error, meanings, unsure())}") from None
+        kind = HeadMoved if error.sqlstate in (MOVED, SERIALIZATION) else LedgerError
+        raise kind(f"{place}: {_meaning_of(error, meanings, unsure())}") from None
 
 
 def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
@@ -215,21 +219,46 @@ def bounded_transaction(
             answer, the message says whether something may have been written, which is possible only during the commit.
     """
     certainty = [NOTHING]  # the last item states what is certain if the server does not answer now
+    with (
+        _name_holders(connection, place, limits, schema.schema),
+        _refuse_warnings(connection, place, schema.unsure) as warnings,
+        explain_errors(place, schema.meanings, lambda: certainty[-1]),
+        _with_deadline(connection, place, limits.answer, certainty),
+        connection.transaction(),
+    ):
+        connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
+        yield
+        warnings.clear()  # only warnings that the commit causes are refused
+        certainty[:] = [schema.unsure if writes else NOTHING]
+
+
+@contextmanager
+def bounded_statement(connection: Any, place: str, limits: Limits) -> Iterator[None]:
+    """Run one statement of the ledger outside of a transaction. The statement commits, and limits its own wait for a lock.
+
+    Any warning is refused, because it may be about the commit.
+
+    Raises:
+        LedgerError: As `bounded_transaction`. If the server does not answer, the statement may have written.
+    """
+    with (
+        _name_holders(connection, place, limits, LEDGER.schema),
+        _refuse_warnings(connection, place, UNSURE),
+        explain_errors(place),
+        _with_deadline(connection, place, limits.answer, (UNSURE,)),
+    ):
+        yield
+
+
+@contextmanager
+def _name_holders(connection: Any, place: str, limits: Limits, schema: str) -> Iterator[None]:
+    """Add to the error of a lock timeout the logins that hold the lock."""
     try:
-        with (
-            _refuse_warnings(connection, place, schema.unsure) as warnings,
-            explain_errors(place, schema.meanings, lambda: certainty[-1]),
-            _with_deadline(connection, place, limits.answer, certainty),
-            connection.transaction(),
-        ):
-            connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
-            yield
-            warnings.clear()  # only warnings that the commit causes are refused
-            certainty[:] = [schema.unsure if writes else NOTHING]
+        yield
     except LedgerError as error:
         if not _is_lock_timeout(error):
             raise
-        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, schema.schema)
+        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, schema)
         raise LedgerError(f"{error}{holders}") from error.__context__
 
 

@@ -161,6 +161,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     WHEN asks ->> 'kind' = 'amend' THEN 'cap'
     WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
     WHEN asks ->> 'kind' = 'moved' THEN 'place'
+    WHEN asks ->> 'kind' = 'rate' THEN 'rate'
     WHEN asks ->> 'kind' = 'acknowledge' THEN 'finding ' || (asks ->> 'finding')
     WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
@@ -655,6 +656,31 @@ CREATE OR REPLACE FUNCTION dpcli.key_scope(login text) RETURNS text LANGUAGE sql
   SELECT replace(replace(login, '%', '%25'), '/', '%2F') || '//'
 $$;
 
+-- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
+-- once for each reservation, and do not count.
+CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
+    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
+$$;
+
+-- How many reservations without a cost a login may have open at once. Each is part of every checkpoint.
+CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT 100::bigint
+$$;
+
+-- totals: where all entries stand.
+CREATE OR REPLACE FUNCTION dpcli.check_open_runs(of_dataset text, totals jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  so_far bigint := (SELECT count(*) FROM jsonb_each(totals -> 'under_way') u
+    JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = (u.value ->> 0)::bigint
+    WHERE e.body::jsonb ->> 'who' = session_user::text AND dpcli.is_free('reserve', e.cost));
+BEGIN
+  PERFORM dpcli.require(so_far < dpcli.most_open(), format('expected at most %s open reservations without a cost of one login, found %s of %s: '
+    'commit or void one first', dpcli.most_open(), so_far, session_user));
+END $$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_charge(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -682,17 +708,12 @@ BEGIN
     over := dpcli.over_quota(of_dataset, found, session_user::text, content -> 'cost', content -> 'window');
     PERFORM dpcli.require(over IS NULL, over);
   END IF;
+  IF content ->> 'kind' = 'reserve' AND dpcli.is_free('reserve', content -> 'cost') THEN
+    PERFORM dpcli.check_open_runs(of_dataset, found);
+  END IF;
 END $$;
 
--- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
--- once for each reservation, and do not count.
-CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
-    OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
-$$;
-
--- How many of these a login may append in a day: what the last entry that sets a rate says, or the usual number.
+-- How many entries without a cost a login may append in a day: what the last entry that sets a rate says, or the usual number.
 CREATE OR REPLACE FUNCTION dpcli.rate(of_dataset text) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT coalesce((SELECT e.body::jsonb ->> 'per_day' FROM dpcli.entry e
     WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'rate' ORDER BY e.seq DESC LIMIT 1), dpcli.rules() ->> 'rate')::bigint
@@ -813,7 +834,7 @@ BEGIN
   END IF;
 END $$;
 
--- In a ledger of two persons, what changes the cap, gives something back or answers a finding is what somebody proposed and another approves, in time.
+-- In a ledger of two persons, what changes the cap or the rate, gives something back or answers a finding is what somebody proposed and another approves, in time.
 CREATE OR REPLACE FUNCTION dpcli.check_two(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -823,7 +844,7 @@ BEGIN
     PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
       'expected a ledger of two persons');
     RETURN;
-  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'acknowledge', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'rate', 'moved', 'acknowledge', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
     RETURN;
   END IF;
   PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
@@ -862,24 +883,71 @@ END $$;
 
 -- The two functions that a client calls. Both run with the rights of the owner, and look at the login.
 
--- One writer at a time: the row of the dataset stays locked until the end of the transaction; where there is none yet, whoever may open
--- one holds off all others who may. No login that may not write can lock either row. A writer that stops between two statements (a process
--- that was suspended) is ended before those who wait give up; a copy meanwhile waits for its origin.
-CREATE OR REPLACE FUNCTION dpcli.hold(of_dataset text, milliseconds integer) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+-- The longest, in milliseconds, for which a transaction may hold the end of a chain that another waits for. To append takes a few.
+CREATE OR REPLACE FUNCTION dpcli.patience() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT 5000
+$$;
+
+-- The transactions of others that have appended and have not ended. One that copies a dataset holds up nobody, as only it sees the dataset.
+CREATE OR REPLACE FUNCTION dpcli.writers() RETURNS TABLE (process integer, transaction text)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH writing AS MATERIALIZED (
+    SELECT l.pid, l.virtualtransaction, l.relation FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'
+  )
+  SELECT w.pid, w.virtualtransaction FROM writing w WHERE w.relation = 'dpcli.dataset'::regclass AND w.pid <> pg_backend_pid()
+    AND NOT EXISTS (SELECT FROM writing c WHERE c.virtualtransaction = w.virtualtransaction AND c.relation = 'dpcli.copying'::regclass)
+$$;
+
+-- End the writers that hold on to their transactions, as far as the owner of this function may.
+CREATE OR REPLACE FUNCTION dpcli.end_writers(of_transactions text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  item record;
 BEGIN
-  PERFORM dpcli.permit('spend');
+  FOR item IN SELECT w.process FROM dpcli.writers() w WHERE w.transaction = ANY (of_transactions) LOOP
+    BEGIN
+      PERFORM pg_terminate_backend(item.process);
+    EXCEPTION WHEN insufficient_privilege THEN NULL;
+    END;
+  END LOOP;
+END $$;
+
+-- The end of a chain, locked until the transaction ends. A login may keep its transaction open, and no setting forbids that: so whoever
+-- waits longer than dpcli.patience() ends those that have appended and gone no further since the wait began.
+CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  stated integer := (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'lock_timeout');
+  most integer := CASE WHEN stated BETWEEN 1 AND 60000 THEN stated ELSE 60000 END;
+  waits integer[] := CASE WHEN most > dpcli.patience() THEN ARRAY[least(200, most), dpcli.patience(), most] ELSE ARRAY[most] END;
+  holding text[];
+  last dpcli.dataset;
+BEGIN
+  FOR i IN 1 .. cardinality(waits) LOOP
+    BEGIN
+      PERFORM set_config('lock_timeout', waits[i]::text, true);
+      SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+      PERFORM set_config('lock_timeout', stated::text, true);
+      RETURN last;
+    EXCEPTION WHEN lock_not_available THEN
+      IF i = cardinality(waits) THEN
+        RAISE;
+      ELSIF holding IS NULL THEN
+        holding := ARRAY(SELECT w.transaction FROM dpcli.writers() w);
+      ELSE
+        PERFORM dpcli.end_writers(holding);
+      END IF;
+    END;
+  END LOOP;
+END $$;
+
+-- What is written here is durable once it is committed.
+CREATE OR REPLACE FUNCTION dpcli.require_durable() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
   PERFORM dpcli.require(current_setting('fsync') = 'on', 'the server runs with fsync off: no commit would survive a power failure');
-  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '15000', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
-  IF NOT FOUND THEN
-    PERFORM dpcli.permit('open');
-    PERFORM set_config('idle_in_transaction_session_timeout', '60000', true);
-    PERFORM FROM dpcli.format FOR UPDATE;
-    PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   END IF;
 END $$;
 
@@ -890,6 +958,7 @@ DECLARE
   wrong text;
   last dpcli.dataset;
 BEGIN
+  PERFORM dpcli.require_durable();
   PERFORM dpcli.check_size(new_body, 'entry');
   PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
@@ -910,10 +979,12 @@ BEGIN
     INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
     RETURN;
   END IF;
-  SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+  last := dpcli.lock_end(of_dataset);
   PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
+  IF new_seq <> last.seq + 1 OR content ->> 'previous' <> last.head THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = 'the entry does not follow the end of the chain';
+  END IF;
   PERFORM dpcli.check_moving(of_dataset, content);
-  PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
   PERFORM dpcli.check_two(of_dataset, content);
   PERFORM dpcli.check_rate(of_dataset, content);
@@ -935,6 +1006,19 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
+-- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there.
+CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
+RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
+  FOR i IN 1 .. cardinality(bodies) LOOP
+    PERFORM dpcli.append(of_dataset, first_seq + i - 1, bodies[i], hashes[i]);
+  END LOOP;
+  RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= first_seq ORDER BY e.seq;
+END $$;
+
+DROP FUNCTION IF EXISTS dpcli.hold(text, integer);
+
 -- The same data are registered once, in capitals too, whoever sees the dataset.
 CREATE UNIQUE INDEX IF NOT EXISTS dataset_data ON dpcli.dataset (lower(fingerprint));
 
@@ -955,4 +1039,4 @@ GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
 GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry, dpcli.checkpoint TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.take(text, bigint, text, text) TO dpcli_admin;
-GRANT EXECUTE ON FUNCTION dpcli.hold(text, integer), dpcli.append(text, bigint, text, text) TO dpcli_spender;
+GRANT EXECUTE ON FUNCTION dpcli.append(text, bigint, text, text), dpcli.append_all(text, bigint, text[], text[], integer) TO dpcli_spender;

@@ -54,6 +54,7 @@ DECLARE
   last dpcli.dataset;
 BEGIN
   PERFORM dpcli.permit_moving();
+  PERFORM dpcli.require_durable();
   PERFORM dpcli.check_size(new_body, 'copied');
   PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');

@@ -37,7 +37,7 @@ from dpcli.ledger.stores.sqlite_file import (
     require_ledger_file,
     schema_of,
 )
-from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
+from dpcli.ledger.stores.store import NOT_READ_BACK, StoredCheckpoint, error_after_write
 
 BUSY_SECONDS = 30.0  # longest wait for the lock of another process, in seconds
 SETTINGS = (
@@ -122,9 +122,12 @@ class SqliteTail:
         self.connection.execute(NEW_CHECKPOINT, (self.dataset, checkpoint.body, checkpoint.digest))
 
     def append(self, row: StoredRow) -> None:
-        self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
+        self.take(row)
+        if self.after(row.seq - 1) != [row]:
+            raise LedgerError(f'dataset "{self.dataset}": {NOT_READ_BACK}')
 
-    take = append
+    def take(self, row: StoredRow) -> None:
+        self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
 
 
 class SqliteStore:

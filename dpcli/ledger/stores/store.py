@@ -1,7 +1,7 @@
 """The interface of a store, which contains the chains of datasets. Rows are appended at the end and never change.
 
-A store knows nothing about privacy. It returns rows in order, and lets one writer at a time read and append. `writing` ends only when the
-appended rows would survive a power failure.
+A store knows nothing about privacy. It returns rows in order, and appends those that follow the end of a chain. `writing` ends only when
+the appended rows would survive a power failure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ UNSURE = (
     "key, it is charged once"
 )
 STANDS = "earlier entries remain valid"
+NOT_READ_BACK = "an entry was written, but cannot be read back: the ledger's definitions were changed"
+
+
+class HeadMoved(LedgerError):
+    """Raised if others have appended since a writer read the chain. Nothing was written, and the writer may try again."""
 
 
 def error_after_write(error: LedgerError) -> LedgerError:
@@ -31,7 +36,7 @@ def error_after_write(error: LedgerError) -> LedgerError:
     text = str(error)
     if UNSURE in text or STANDS in text:
         return error
-    return LedgerError(text.replace(NOTHING, f"nothing more was written, and {STANDS}") if NOTHING in text else f"{text}; {STANDS}")
+    return type(error)(text.replace(NOTHING, f"nothing more was written, and {STANDS}") if NOTHING in text else f"{text}; {STANDS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +48,14 @@ class StoredCheckpoint:
 
 
 class Tail(Protocol):
-    """The end of one dataset's chain, to which one writer at a time can append."""
+    """The end of one dataset's chain, to which a writer appends."""
 
     def after(self, seq: int) -> Sequence[StoredRow]:
         """Return the rows after number `seq`, in ascending order."""
         ...
 
     def append(self, row: StoredRow) -> None:
-        """Append a new row."""
+        """Append a new row. It is written at the latest when `Store.writing` ends."""
         ...
 
     def take(self, row: StoredRow) -> None:
@@ -116,9 +121,11 @@ class Store(Protocol):
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
-        """Open a transaction of one writer, in which no other writer can append to the dataset.
+        """Open the end of a chain. The end of the context writes its rows durably, all or none. After an exception none is written.
 
-        The end of the context commits durably. An exception rolls the transaction back.
+        Raises:
+            HeadMoved: Others have appended since the writer read. A file is locked, so that others cannot.
+            LedgerError: Also if a row was written that cannot be read back.
         """
         ...
 

@@ -14,17 +14,18 @@ from tests.ledger.spenders import started
 
 
 class Deadly:
-    """A store whose process dies at a point: locked, written (before the commit), or committed (before anybody is told)."""
+    """A store whose process dies, or stops, at a point: locked, written (before the commit), or committed (before anybody is told)."""
 
-    def __init__(self, inner: Store, point: str) -> None:
-        self.inner, self.point = inner, point
+    def __init__(self, inner: Store, point: str, by: signal.Signals = signal.SIGKILL) -> None:
+        self.inner, self.point, self.by = inner, point, by
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def die(self, point: str) -> None:
         if point == self.point:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.point = ""
+            os.kill(os.getpid(), self.by)
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[Tail]:

@@ -200,35 +200,65 @@ def test_a_server_that_is_read_only(database: Database, ledger: Ledger) -> None:
         assert "read-only" in refusal(lambda: charge(reader, "run"))
 
 
+@contextmanager
+def locked(database: Database, dataset: str) -> Iterator[int]:
+    """A dataset that the owner of its tables has locked by hand, with the process that holds it."""
+    with database.cluster.connect(database.name, OWNER) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT FROM dpcli.dataset WHERE name = %s FOR UPDATE", (dataset,))
+        yield connection.info.backend_pid
+        connection.execute("ROLLBACK")
+
+
 @pytest.mark.long
 def test_a_dataset_that_is_locked_for_too_long(database: Database, ledger: Ledger) -> None:
     hasty = other(database, seconds=0.2)
-    with ledger.store.writing(DATASET):
+    with locked(database, DATASET) as process:
         assert refusal(lambda: charge(hasty, "run")).endswith(
             f"locked by another writer for too long; nothing was written; held by {OWNER} (server process "
-            f"{ledger.store.connection.info.backend_pid}); an administrator of the server can end it: "
-            f"SELECT pg_terminate_backend({ledger.store.connection.info.backend_pid})"
+            f"{process}); an administrator of the server can end it: SELECT pg_terminate_backend({process})"
         )
     charge(hasty, "run")
-    with hasty.store.writing(DATASET):
-        assert hasty.store.connection.execute("SHOW lock_timeout").fetchone() == ("200ms",)
 
 
 def test_datasets_do_not_lock_each_other(database: Database, ledger: Ledger) -> None:
     init(database.url, "second", terms())
     hasty = Ledger(PostgresStore(database.url, 0.2), "second")
-    with ledger.store.writing(DATASET):
+    with locked(database, DATASET):
         charge(hasty, "run")
 
 
+# Notes the settings under which each entry is written.
+NOTES = """
+CREATE FUNCTION public.notes() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+  PERFORM set_config('tests.noted', current_setting('synchronous_commit') || ', ' || current_setting('transaction_isolation'), false);
+  RETURN NEW;
+END $$;
+CREATE TRIGGER notes BEFORE INSERT ON dpcli.entry FOR EACH ROW EXECUTE FUNCTION public.notes()
+"""
+
+
+def noted(database: Database, found: Ledger) -> str:
+    """The settings under which a charge is written."""
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(NOTES)
+    try:
+        charge(found, "noted")
+        (text,) = found.store.connection.execute("SHOW tests.noted").fetchone()
+        return str(text)
+    finally:
+        database.cluster.run("DROP FUNCTION public.notes CASCADE", database=database.name)
+
+
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("text", ["synchronous_commit = off", "default_transaction_isolation = serializable"])
-def test_settings_of_the_database_do_not_matter(database: Database, ledger: Ledger, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("synchronous_commit = off", "on, read committed"), ("default_transaction_isolation = serializable", "on, serializable")],
+)
+def test_settings_of_the_database_do_not_matter(database: Database, ledger: Ledger, text: str, expected: str) -> None:
     with setting(database, text):
         found = other(database)
-        with found.store.writing(DATASET):
-            for name, expected in (("synchronous_commit", "on"), ("transaction_isolation", "read committed")):
-                assert found.store.connection.execute(f"SHOW {name}").fetchone() == (expected,)
+        assert noted(database, found) == expected
         charge(found, "run")
         charge(ledger, "other")
         charge(found, "third")
@@ -236,9 +266,7 @@ def test_settings_of_the_database_do_not_matter(database: Database, ledger: Ledg
 
 def test_a_stronger_commit_is_left_alone(database: Database, ledger: Ledger) -> None:
     with setting(database, "synchronous_commit = remote_apply"):
-        found = other(database)
-        with found.store.writing(DATASET):
-            assert found.store.connection.execute("SHOW synchronous_commit").fetchone() == ("remote_apply",)
+        assert noted(database, other(database)) == "remote_apply, read committed"
 
 
 def test_a_server_that_does_not_sync_takes_no_entry(database: Database, ledger: Ledger) -> None:

@@ -116,3 +116,28 @@ def test_a_file_has_none(tmp_path: object) -> None:
     assert done.code == 2 and "expected a ledger in a database, found a file" in done.err
     with pytest.raises(InputError):
         Ledger(init(f"{tmp_path}/other.db", DATASET, terms()).store, DATASET).rate(5, "")
+
+
+@pytest.mark.long
+def test_open_reservations_without_a_cost_are_limited_by_login(database: Database) -> None:
+    """Each is part of every checkpoint. What costs, what has ended and what others reserved does not count."""
+    with database.cluster.connect(database.name) as owner:
+        owner.execute("CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2::bigint'")
+    init(database.url, DATASET, terms()).close()
+    sam, sue = (by(database, who, "dpcli_spender") for who in ("sam", "sue"))
+    for key, cost in (("paid", "0.1"), ("first", "0"), ("second", "9E-7"), ("also paid", "0.1")):
+        charge(sam, key, cost, "reserve")
+    with pytest.raises(
+        LedgerError, match="at most 2 open reservations without a cost of one login, found 2 of sam: commit or void"
+    ):
+        charge(sam, "third", "0", "reserve")
+    charge(sam, "at once", "0")
+    charge(sue, "hers", "0", "reserve")
+    sam.start("first")
+    with pytest.raises(LedgerError, match="found 2 of sam"):
+        charge(sam, "third", "0", "reserve")
+    sam.commit("first")
+    charge(sam, "third", "0", "reserve")
+    sam.void("second", "it never began")
+    charge(sam, "fourth", "0", "reserve")
+    assert set(sam.state().runs) == {"paid", "first", "second", "also paid", "at once", "hers", "third", "fourth"}

@@ -104,7 +104,9 @@ def test_no_function_is_everybody_s(store: PostgresStore) -> None:
     lines = store.schema().splitlines()
     assert not [line for line in lines if line.startswith("grant") and "to public" in line]
     assert [line for line in lines if line.startswith("grant on function append")] == [
-        "grant on function append(of_dataset text, new_seq bigint, new_body text, new_hash text) EXECUTE to dpcli_spender grantable f"
+        "grant on function append(of_dataset text, new_seq bigint, new_body text, new_hash text) EXECUTE to dpcli_spender grantable f",
+        "grant on function append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer) EXECUTE to "
+        "dpcli_spender grantable f",
     ]
 
 
