@@ -6,11 +6,10 @@ The table begins with the datasets that cannot be read. The others are sorted by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.base.rounding import percent_used
-from dpcli.document.document import Document, Passage, Table
+from dpcli.document.document import Document, Table
 from dpcli.ledger.documents.ledger_data import aligned_lines
 
 if TYPE_CHECKING:
@@ -39,26 +38,17 @@ def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[D
     if reasons:
         details += ["", *reasons]
     records = [*map(_unread_data, unread), *map(_data, summaries)]
-    balances = [(summary.dataset, summary.balance) for summary in summaries if summary.balance is not None]
     exit_code = 4 if unread else 0
     return Document(
         _headline(unread, summaries),
         {"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": exit_code},
         _verdict(unread, summaries),
         exit_code=exit_code,
-        tables=(
-            *((table,) if table.rows else ()),
-            *(
-                replace(numbers, title=f"budget of {name}: {numbers.title}")
-                for name, balance in balances
-                for numbers in balance.tables
-            ),
-        ),
+        tables=(table,) if table.rows else (),
         total=str(len(live)),
         records=records,
         title="budgets",
-        passages=tuple(Passage(f"budget of {name}", (balance.headline,), balance.notes) for name, balance in balances),
-        pictures=tuple(chart for _, balance in balances for chart in balance.pictures),
+        parts=tuple(summary.balance for summary in summaries if summary.balance is not None),
         notes=reasons,
         details=tuple(details),
         why=_first_reason(unread),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from math import floor
 
@@ -221,11 +222,13 @@ def burn_down(entries: Sequence[LedgerEntry]) -> tuple[Chart, Table] | None:
     state, left, amended, rows = LedgerState(str(entries[0].content["dataset"])), [], [], []
     for entry in entries:
         state.apply(entry)
-        left.append(_percent_left(share_of(state, state.fullest().spent)))
+        share = share_of(state, state.fullest().spent)
+        left.append(_percent_left(share))
+        left_text = down(max(100 - 100 * Decimal(repr(share)), Decimal(0)), 1)
         if entry.kind == "amend":
             amended.append(Marker(f"cap {state.epsilon!r}", float(entry.row.seq), left[-1], Tone.LIMIT))
         when, who, key = (str(entry.content.get(name, "")) for name in ("when", "who", "key"))
-        rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{down(left[-1], 1)} %"))
+        rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{left_text} %"))
     reserved = len(state.under_way)
     chart = Chart(
         kind="burn-down",
