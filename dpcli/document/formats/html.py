@@ -80,6 +80,7 @@ body{font-size:10pt}
 h2,h3,caption{break-after:avoid}
 .part{break-before:page;margin:0;border:0}
 tr,figure,li{break-inside:avoid}
+tbody tr:nth-child(n+3):nth-last-child(2){break-after:avoid}
 .scroll,figure{overflow:visible}
 .many{columns:2}
 figure svg{max-width:32rem}
