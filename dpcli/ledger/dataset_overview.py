@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpcli.base.errors import LedgerError
-from dpcli.document.document import Document
 from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.chain import digest
 from dpcli.ledger.ledger import Ledger
@@ -18,11 +18,15 @@ from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
+if TYPE_CHECKING:
+    from dpcli.document.document import Document
+
+    BalanceMaker = Callable[[Ledger], Document]  # returns the document of the balance of an open ledger
+
 HIGH_SHARE = 0.8  # used share of a cap above which a warning is shown: late enough to be rare, and early enough to plan
 # Warnings about the definitions in a store that guard the entries of a dataset.
 CHANGED_DEFINITIONS = "the definitions that guard its entries were changed: run dpcli budget verify"
 OLD_DEFINITIONS = "its definitions are of an earlier version: run dpcli budget upgrade"
-BalanceMaker = Callable[[Ledger], Document]
 
 
 @dataclass(frozen=True, slots=True)
