@@ -228,10 +228,10 @@ class NoisyQuery(Query):
         """Return the number of rows in a key for which an error is stated, and words for it.
 
         The number is the declared size of the dataset, or an even share of it for each key of `by`. Without a declared size, and with a
-        `where`, the true number is private, and SOME_ROWS is assumed.
+        `where` or with keys that are not declared, the true number is private, and SOME_ROWS is assumed.
         """
         in_key = " in a key" if self.by else ""
-        declared = None if self.where else setting.dataset_size
+        declared = None if self.where or self.shows_keys else setting.dataset_size
         if declared is None:
             return SOME_ROWS, f"for {SOME_ROWS:,} rows{in_key}"
         if not self.by:

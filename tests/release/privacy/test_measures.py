@@ -85,7 +85,8 @@ def test_the_largest_move_of_all_quantiles_is_told_in_rows(
         ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
         ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
         ({"measure": "top-k", "column": "name", "top": 2}, "domain = [...]"),
-        ({"measure": "sum", "column": "age", "by": ["name"]}, "domain = [...]"),
+        ({"measure": "sum", "column": "age", "by": ["name"]}, 'keys = "threshold"'),
+        ({"measure": "quantile", "column": "age", "by": ["name"]}, "domain = [...]"),
         ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
     ],
 )
