@@ -162,6 +162,13 @@ class Query:
         """Return whether the keys are taken from the data and shown if many units have them."""
         return False
 
+    def own_key_problems(self) -> Iterator[Problem]:
+        """Yield a problem if the query chooses a value of a column for each value of this column."""
+        column = getattr(self, "column", None)
+        if column in self.by:
+            counted = f'other columns than "column"; measure = "count" with by = ["{column}"] counts the rows of each of its values'
+            yield ("by",), counted, f'"{column}"'
+
     def key_problems(self, source: Source) -> Iterator[Problem]:
         """Yield the problems of the columns of `by`: a repeated column, undeclared keys, or keys of a type that cannot be shown."""
         for position, name in enumerate(self.by):

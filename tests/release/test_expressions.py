@@ -214,6 +214,17 @@ def test_an_expression_in_many_others_is_written_once(wrapped: str) -> None:
         assert len(layers.over("rows")) + len(sql) < 4_000
 
 
+@of_each("length, refused", [(60, False), (120, True), (2000, True)])
+def test_a_long_chain_of_computed_columns_is_refused_in_words(length: int, refused: bool) -> None:
+    columns = {"c0": Column(type="integer")}
+    columns |= {f"c{n}": Column(type="integer", expression=f"c{n - 1} + 1") for n in range(1, length + 1)}
+    if refused:
+        with pytest.raises(InputError, match="at most 150 nested expressions, those of computed columns included"):
+            Expressions(columns).column(f"c{length}", "where")
+    else:
+        assert Expressions(columns).column(f"c{length}", "where").write(Layers(DuckDBSql(), Counting())).depth > length
+
+
 class Counting:
     """A table whose columns have their declared types, and the names that were asked for."""
 

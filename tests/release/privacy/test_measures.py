@@ -137,6 +137,13 @@ def test_a_column_is_a_key_once(query: Mapping[str, Any]) -> None:
         parse(text_of(tables), "file.toml")
 
 
+@of_each("query", [{"measure": "quantile"}, {"measure": "mode"}, {"measure": "top-k", "top": 1}])
+def test_a_choice_by_its_own_column_is_refused_and_a_count_is_advised(query: Mapping[str, Any]) -> None:
+    tables = document({"name": "q", "column": "age", "by": ["age"], "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    with pytest.raises(InvalidFile, match=r'measure = "count" with by = \["age"\] counts the rows .*, found "age"'):
+        parse(text_of(tables), "file.toml")
+
+
 @of_each(
     "query, least",
     [
