@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
@@ -34,8 +34,10 @@ from dpcli.release.expressions.scalars import (
     first_day,
     first_true,
     integer,
+    joined,
     literal,
     matches_pattern,
+    nearest_whole,
     negation,
     text_of,
     to_decimal,
@@ -51,8 +53,8 @@ LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of character
 GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, like, is null, case when, coalesce, nullif, least, greatest, cast, "
-    "+ - * / // %, abs, floor, ceil, lower, upper, trim, substr, length, and year, quarter, month, week, day, dayofyear, dayofweek, "
-    "isodow, extract or date_trunc of a date"
+    "+ - * / // % ||, abs, floor, ceil, round, concat, lower, upper, trim, substr, length, and year, quarter, month, week, day, "
+    "dayofyear, dayofweek, isodow, extract or date_trunc of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
 LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
@@ -290,7 +292,7 @@ def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
         return converted_text(value, to)
     convert = CASTS.get((value.type, to))
     if convert is None:
-        hint = "; floor or ceil rounds it" if (value.type, to) == ("decimal", "integer") else ""
+        hint = "; floor, ceil or round makes it whole" if (value.type, to) == ("decimal", "integer") else ""
         raise reader.refusal(node, f"a cast that every engine does alike, not of {value.type} to {to}{hint}")
     return convert(value)
 
@@ -440,6 +442,16 @@ def _read_substring(reader: SqlReader, node: exp.Expr) -> Scalar:
     return compose("text", f"substring({{0}}, {', '.join(map(str, bounds))})", reader.of_type(node.this, "text"))
 
 
+def _read_joined(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return joined(*(reader.of_type(side, "text") for side in (node.this, node.expression)))
+
+
+def _read_concat(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return texts one after another, where null counts as an empty text."""
+    texts = [compose("text", "coalesce({0}, {1})", reader.of_type(part, "text"), literal("", "text")) for part in node.expressions]
+    return reduce(joined, texts)
+
+
 def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, least: int) -> int:
     """Return a number of characters, which must be a literal. Raises InputError for any other argument."""
     text = str(count.this) if count is not None and _is_number(count) else ""
@@ -535,6 +547,9 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "IntDiv": NodeMeaning(_whole_division_reader("//"), TWO),
     "Mod": NodeMeaning(_whole_division_reader("%"), TWO),
     "Neg": NodeMeaning(_read_minus, ONE),
+    "DPipe": NodeMeaning(_read_joined, TWO | {"safe"}),
+    "Concat": NodeMeaning(_read_concat, frozenset({"expressions", "safe", "coalesce"})),
+    "Round": _function_of(nearest_whole, *NUMBERS),
     "Abs": _function_of(absolute, *NUMBERS),
     "Floor": _function_of(partial(whole_number, function="floor"), *NUMBERS),
     "Ceil": _function_of(partial(whole_number, function="ceil"), *NUMBERS),
