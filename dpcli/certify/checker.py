@@ -145,7 +145,7 @@ class AtomicPart:
         self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
 
     def big_run(self, v: arb, plan: Json) -> BigRun:
-        """Return the masses of item 6. No run is big."""
+        """Return the masses of item 6, of a part without big runs."""
         return BigRun(self.moment(arb(0), plan), self.moment(arb(-1), plan), arb(0), arb(0), self.moment(-1 - v, plan), arb(0))
 
     def moment(self, z: arb, plan: Json) -> arb:
@@ -576,9 +576,11 @@ class CheckedParts:
         demand(all(count >= 1 for _, count, _ in self.items), "counts of at least 1")
 
     def infinite_mass(self) -> arb:
+        """Return the mass of P at an infinite loss of some run."""
         return -sum((n * (-part.infinite_mass).log1p() for part, n, _ in self.items), arb(0)).expm1()
 
     def log_moment(self, s: arb) -> arb:
+        """Return log M(s) of all runs."""
         return sum((n * part.moment(s, plan).log() for part, n, plan in self.items), arb(0))
 
     def chernoff(self, epsilon: arb, s: arb) -> arb:
@@ -593,21 +595,15 @@ class CheckedParts:
         pad = number(plan.get("pad", 0))  # m^2 of item 7
         demand(pad >= 0, "a pad of at least 0")
         half = pad / 2
-        scales = [part.moment(t, p).upper() for part, _, p in self.items]
-        values = [acb(1)] * (count + 1)
-        log_size = -t * epsilon + half * t * (t + 1)
-        for (part, n, p), scale in zip(self.items, scales, strict=True):
-            log_size += n * scale.log()
-            line = part.moments_on_line(t, h, count, p)
-            values = [value * power(one, scale, n) for value, one in zip(values, line, strict=True)]
-        total = density = arb(0)
+        values, log_scale = self.scaled_moments(t, h, count)
+        total = density = arb(0)  # sums of G and of G z (z+1), both of them over `size`
         for k, value in enumerate(values):
             y = k * h
             padded = value * acb(-half * y * y, y * (half * (2 * t + 1) - epsilon)).exp() * (1 if k == 0 else 2)
             z = acb(t, y)
             total += (padded / (z * (z + 1))).real
             density += padded.real
-        size = log_size.exp()
+        size = (log_scale - t * epsilon + half * t * (t + 1)).exp()
         total *= size * h / (2 * arb.pi())
         y = (count + 1) * h
         decay = (-half * y * y).exp()
@@ -626,6 +622,16 @@ class CheckedParts:
                 left_out = size * (2 / (pad * arb.pi())).sqrt() * normal_tail(pad.sqrt() * h * count)
                 lower -= pad * (pad / 8).exp() * (density * size * h / (2 * arb.pi()) + left_out)
         return lower, upper
+
+    def scaled_moments(self, t: arb, h: arb, count: int) -> tuple[list[acb], arb]:
+        """Return M(t + i k h) / e^log_scale for k = 0, ..., count, and log_scale, which is about log M(t)."""
+        values, log_scale = [acb(1)] * (count + 1), arb(0)
+        for part, n, plan in self.items:
+            scale = part.moment(t, plan).upper()
+            log_scale += n * scale.log()
+            moments = part.moments_on_line(t, h, count, plan)
+            values = [value * power(moment, scale, n) for value, moment in zip(values, moments, strict=True)]
+        return values, log_scale
 
     def delta_if_big(self, epsilon: arb, v: arb) -> tuple[arb, arb]:
         """Return bounds on what some big run adds to delta, by item 6."""

@@ -554,35 +554,34 @@ class Room(NamedTuple):
         return Room(self.log_delta, 0.0, 0.0)
 
 
-def contour(forms: Sequence[Form], epsilon: float, room: Room, upper: bool, jump_order: float | None = None) -> tuple[Plan, float]:
+class Target(NamedTuple):
+    """The bound on delta that a contour is to prove.
+
+    epsilon: where delta is bounded. room: what the proof may lose. upper: whether it is an upper bound; a lower one needs more orders.
+    jump_order: the order v of item 6 if parts are cut; else None.
+    """
+
+    epsilon: float
+    room: Room
+    upper: bool
+    jump_order: float | None = None
+
+
+def contour(forms: Sequence[Form], target: Target) -> tuple[Plan, float]:
     """Return the cheapest plan of a proof by the contour, and the checker's work for it, with a pad or without one.
 
-    Args:
-        forms: The parts, perhaps cut.
-        epsilon: Where delta is bounded.
-        room: What the proof may lose.
-        upper: Whether an upper bound is to be proved; a lower bound needs more orders.
-        jump_order: The order v of item 6 if parts are cut; else None.
-
-    Raises:
-        NoPlan: The work is too much for every line that is tried.
+    forms: the parts, perhaps cut. Raises NoPlan if the work is too much for every line that is tried.
     """
-    log_moment = log_moment_of(forms)
-
-    def log_g(t: float) -> float:  # log G(0) on the line through t
-        return log_moment(t) - t * epsilon - math.log(t) - math.log1p(t)
-
-    saddle = minimum(log_g, LEAST_LINE, MOST_ORDER)
+    log_moment, room = log_moment_of(forms), target.room
+    saddle = _saddle(log_moment, target.epsilon)
     pads = [(0.0, room.without_share())]
     if room.share > 0.0:  # item 7: a pad m^2 raises delta by about the share m^2 t (t+1) / 2
         pads.append((rounded(2.0 * PAD_OF_ROOM * room.pad * room.share / (saddle * (saddle + 1.0))), room))
     plans, reasons = [], []
     for pad, allowed in pads:
-        for factor in FACTORS[:1] if jump_order is None else FACTORS:
+        for factor in FACTORS[:1] if target.jump_order is None else FACTORS:
             try:
-                plans.append(
-                    contour_through(rounded(saddle * factor, 8), forms, epsilon, allowed, log_moment, upper, jump_order, pad)
-                )
+                plans.append(contour_through(rounded(saddle * factor, 8), forms, target._replace(room=allowed), log_moment, pad))
             except NoPlan as error:
                 reasons.append(error)
         if plans and min(work for _, work in plans) <= CHEAP:
@@ -592,33 +591,29 @@ def contour(forms: Sequence[Form], epsilon: float, room: Room, upper: bool, jump
     return min(plans, key=lambda plan: plan[1])
 
 
-def contour_through(
-    t: float,
-    forms: Sequence[Form],
-    epsilon: float,
-    room: Room,
-    log_moment: LogMoment,
-    upper: bool,
-    jump_order: float | None,
-    pad: float,
-) -> tuple[Plan, float]:
+def _saddle(log_moment: LogMoment, epsilon: float, steps: int = 60) -> float:
+    """Return the t at which G(0) on the line through t is least."""
+    return minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, steps)
+
+
+def contour_through(t: float, forms: Sequence[Form], target: Target, log_moment: LogMoment, pad: float) -> tuple[Plan, float]:
     """Return the plan whose line has the real part t, and the checker's work for it: frequencies times nodes.
 
-    log_moment: log M(z) of all runs. pad: m^2 of item 7, or 0. The other arguments and the errors are those of `contour`.
+    log_moment: log M(z) of all runs. pad: m^2 of item 7, or 0. Raises NoPlan if the plan would take too much work.
     """
-    log_slack = room.log_slack
+    log_slack = target.room.log_slack
 
     def log_padded(z: float) -> float:
         return log_moment(z) + 0.5 * pad * z * (z + 1.0)
 
-    h, s1, s2 = frequency_spacing(log_padded, epsilon, t, log_slack)
-    log_scale = log_padded(t) - t * epsilon
+    h, s1, s2 = frequency_spacing(log_padded, target.epsilon, t, log_slack)
+    log_scale = log_padded(t) - t * target.epsilon
     decays = [form.decay(t, form.log_moment(t)) for form in forms]
 
     def log_left_out(y: Array) -> Array:  # item 3, and the last line of item 7
         log_decay = sum(form.count * decay(y)[0] for form, (decay, _) in zip(forms, decays, strict=True))
         log_cut = log_scale + log_decay - 0.5 * pad * y * y - np.log(math.pi * y)
-        if upper or not pad:
+        if target.upper or not pad:
             return log_cut
         return np.logaddexp(log_cut, log_scale + 0.5 * math.log(2.0 * pad / math.pi) + log_ndtr(-math.sqrt(pad) * y))
 
@@ -627,35 +622,49 @@ def contour_through(
     if not len(enough):
         raise NoPlan("the characteristic function falls too slowly")
     count = math.ceil(ys[enough[0]] / h) + 1
-    y = (count + 1) * h
     log_largest = log_scale - math.log(2.0 * math.pi * t)  # about the largest term of the sum times the width of the line
-    orders = [*(() if upper else (s1, s2)), *(() if jump_order is None else (-1.0 - jump_order,))]
-    plans, nodes, atoms = [], 0, 0
-    for form, (decay, cells) in zip(forms, decays, strict=True):
-        # An error of M_i counts `count` times. The factor of 20 keeps the errors of all parts well below the slack.
-        log_error = form.log_moment(t) - math.log(form.count) + min(log_slack - log_largest, -1.0) - math.log(20.0 * len(forms))
-        rough = [Accuracy(order, 0.0, form.log_moment(order) - math.log(form.count) - LOG_ROUGH) for order in orders]
-        plan = form.quadrature([Accuracy(t, y, log_error), *rough])
-        if isinstance(form, SmoothForm):
-            plan |= cells | {"cap": decimal_text(float(decay(np.array([y]))[1][0]))}
-            if form.cut is not None:
-                plan["cut"] = decimal_text(form.cut)
-            nodes += len(plan["panels"]) * plan["order"] * len(form.sides)
-        if isinstance(form, AtomicForm):
-            atoms += len(form.atoms)
-        plans.append(plan)
-    work = float(count) * (nodes + atoms + PER_FREQUENCY * len(forms))
+    orders = [*(() if target.upper else (s1, s2)), *(() if target.jump_order is None else (-1.0 - target.jump_order,))]
+    # The factor of 20 keeps the errors of all parts well below the slack.
+    log_share = min(log_slack - log_largest, -1.0) - math.log(20.0 * len(forms))
+    y = (count + 1) * h
+    plans = [_part_plan(form, *decay, t, y, log_share, orders) for form, decay in zip(forms, decays, strict=True)]
+    nodes = sum(_node_count(form, plan) for form, plan in zip(forms, plans, strict=True))
+    work = float(count) * (nodes + PER_FREQUENCY * len(forms))
     if work > MOST_WORK:
-        raise NoPlan(f"it would take {count} frequencies and {nodes + atoms} nodes")
+        raise NoPlan(f"it would take {count} frequencies and {nodes} nodes")
     bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(form.count for form in forms))
     total: Plan = {"method": "contour", "t": decimal_text(t, 8), "h": decimal_text(h, 8), "frequencies": count, "parts": plans}
     if pad:
         total["pad"] = decimal_text(pad)
-    if not upper:
+    if not target.upper:
         total |= {"s1": decimal_text(s1, 8), "s2": decimal_text(s2, 8)}
-    if jump_order is not None:
-        total |= {"jump_order": decimal_text(jump_order, 8)}
+    if target.jump_order is not None:
+        total |= {"jump_order": decimal_text(target.jump_order, 8)}
     return total | {"bits": max(64, math.ceil(bits))}, work
+
+
+def _part_plan(form: Form, decay: LogDecay, cells: Plan, t: float, y: float, log_share: float, orders: Sequence[float]) -> Plan:
+    """Return the plan of one part on the line through t.
+
+    decay, cells: the results of `form.decay`. y: the largest frequency. log_share: logarithm of the relative error that the part may have
+    on the line, over all of its runs. orders: other orders, at which a rough value of M suffices.
+    """
+    # An error of M_i counts as often as the part runs.
+    line = Accuracy(t, y, form.log_moment(t) - math.log(form.count) + log_share)
+    rough = [Accuracy(order, 0.0, form.log_moment(order) - math.log(form.count) - LOG_ROUGH) for order in orders]
+    plan = form.quadrature([line, *rough])
+    if isinstance(form, SmoothForm):
+        plan |= cells | {"cap": decimal_text(float(decay(np.array([y]))[1][0]))}
+        if form.cut is not None:
+            plan["cut"] = decimal_text(form.cut)
+    return plan
+
+
+def _node_count(form: Form, plan: Plan) -> int:
+    """Return the number of nodes, or of atoms, that the checker adds up for one frequency of a part."""
+    if isinstance(form, SmoothForm):
+        return len(plan["panels"]) * int(plan["order"]) * len(form.sides)
+    return len(form.atoms) if isinstance(form, AtomicForm) else 0
 
 
 def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack: float) -> tuple[float, float, float]:
@@ -705,12 +714,12 @@ def log_big_run_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
         if form.cut is not None:
             assert isinstance(form, SmoothForm)
             j = np.arange(form.records + 1.0)
-            log_q = (
-                float(log_sum(form.log_weights + log_ndtr(-(form.cut + j * form.slope))))
-                if form.two_sided
-                else float(log_ndtr(-form.cut))
-            )
-            log_growth += form.count * math.exp(min(log_q - v * float(form.loss(np.array([form.cut]), 1.0)[0]) - log_n, 700.0))
+            if form.two_sided:
+                log_q = float(log_sum(form.log_weights + log_ndtr(-(form.cut + j * form.slope))))
+            else:
+                log_q = float(log_ndtr(-form.cut))
+            loss_at_cut = float(form.loss(np.array([form.cut]), 1.0)[0])
+            log_growth += form.count * math.exp(min(log_q - v * loss_at_cut - log_n, 700.0))
     if log_growth == 0.0:
         return -math.inf
     log_excess = math.log(math.expm1(log_growth)) if log_growth < 700.0 else log_growth
@@ -775,29 +784,32 @@ def _find_plan(
         if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
             return {"method": "lattice", "bits": bits}
     share = 0.0 if known is None else -math.expm1(-abs(_log_gap(forms, epsilon, delta, known)))
-    return _contour_plan(forms, epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper)
+    return _contour_plan(forms, Target(epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper))
 
 
 def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[float, float]) -> float:
     """Return about the log of `delta` over the true delta at `epsilon`, extrapolated from what is known by the saddle point's order."""
-    log_moment = log_moment_of(forms)
-    t = minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, 25)
+    t = _saddle(log_moment_of(forms), epsilon, 25)
     return math.log(delta / max(known[1], 1e-300)) + t * (epsilon - known[0])
 
 
-def _contour_plan(forms: Sequence[Form], epsilon: float, room: Room, upper: bool) -> Plan:
-    """Return the plan of a proof by the contour of all parts, or of cut parts if that is cheaper. Raises NoPlan."""
+def _contour_plan(forms: Sequence[Form], target: Target) -> Plan:
+    """Return the plan of a proof by the contour of all parts, or of cut parts if that is cheaper.
+
+    Raises NoPlan if neither has a plan.
+    """
     plans = []
     try:
-        plans.append(contour(forms, epsilon, room, upper))
+        plans.append(contour(forms, target))
         if plans[0][1] <= CHEAP:
             return plans[0][0]
     except NoPlan as error:
         reason = error
-    cut = with_cuts(forms, epsilon, room)
+    cut = with_cuts(forms, target.epsilon, target.room)
     if cut is not None:
+        cut_forms, jump_order = cut
         try:
-            plans.append(contour(cut[0], epsilon, room, upper, cut[1]))
+            plans.append(contour(cut_forms, target._replace(jump_order=jump_order)))
         except NoPlan as error:
             reason = error
     if not plans:

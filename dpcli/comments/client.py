@@ -1,6 +1,6 @@
-"""A client of a forge's HTTP API. Its token is sent to one address only, and is never shown.
+"""A client of a forge's HTTP API. Its token is sent to one address only, and no message shows it.
 
-A server may ask to wait (Retry-After: RFC 9110, section 10.2.3; RFC 6585, section 4).
+If a server asks for a wait, the request is repeated after it (Retry-After: RFC 9110, section 10.2.3; RFC 6585, section 4).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.document.document import visible
 
-LONGEST_COMPLAINT = 200  # largest number of characters of a server's message
+LONGEST_MESSAGE = 200  # largest number of characters of a server's message
 LONGEST_EXCERPT = 40  # largest number of characters of an answer that is not JSON
-MOST_WAITING = 120.0  # longest total wait for one request, in seconds, as a CI job costs money while it waits
-LEAST_WAIT = 1.0  # shortest wait in seconds, for servers that ask for 0
+LONGEST_WAITS = 120.0  # longest total wait for one request, in seconds, as a CI job costs money while it waits
+SHORTEST_WAIT = 1.0  # shortest wait, in seconds, for servers that ask for 0
 RATE_LIMITED = (403, 429)  # status codes that, with Retry-After, mean that the request was not performed; 403 is GitHub's
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 T = TypeVar("T")
@@ -39,25 +39,36 @@ class AskedToWait(InputError):
 
 
 def ignore_wait(_: str) -> None:
-    """Ignore a wait."""
+    """Report no wait."""
 
 
-def seconds_asked(code: int, after: str | None) -> float | None:
-    """Return the seconds of Retry-After in a rate-limited answer; None for another answer, or if the header has a date."""
-    text = after or ""
+def seconds_asked(code: int, retry_after: str | None) -> float | None:
+    """Return the seconds of Retry-After in a rate-limited answer; None for another answer, or if the header has a date.
+
+    Args:
+        code: Status code of the answer.
+        retry_after: Value of the header; None if the answer has none.
+    """
+    text = retry_after or ""
     if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
         return None
     return float(text)
 
 
 def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
-    """Call `ask` again after each wait that the server asks for, and report the wait. Raises InputError if waits are too long."""
-    left = MOST_WAITING
+    """Return the result of `ask`, which is called again after each wait that the server asks for.
+
+    Raises InputError if the waits together are longer than LONGEST_WAITS.
+
+    Args:
+        on_wait: Function that is called with a message before each wait.
+    """
+    left = LONGEST_WAITS
     while True:
         try:
             return ask()
         except AskedToWait as later:
-            seconds = max(later.seconds, LEAST_WAIT)
+            seconds = max(later.seconds, SHORTEST_WAIT)
             if seconds > left:
                 raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, and {left:,.0f} s are left to wait") from None
             on_wait(f"{later}; retrying in {seconds:,.0f} s")
@@ -74,7 +85,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """A token in a header. `variable` is the environment variable of the token, for messages."""
+    """A token in a header.
+
+    Attributes:
+        variable: Environment variable of the token, for messages.
+        prefix: Text before the token in the header, such as "Bearer ".
+    """
 
     variable: str
     header: str
@@ -97,6 +113,7 @@ class ApiClient:
     """A client of the API at one address.
 
     Attributes:
+        root: Address of the API, without a slash at its end.
         patience: Longest time, in seconds, for which the server may be silent.
         hint: Advice for the case that the server refuses the token.
         on_wait: Function that is called with a message before each wait.
@@ -117,11 +134,12 @@ class ApiClient:
             path: Path below the root, or a full address on the same server.
 
         Raises:
-            InputError: There is no answer, the answer is an error or not JSON, or the server asks to wait too long.
+            InputError: If there is no answer, the answer is an error or not JSON, or the server asks to wait too long.
         """
-        address = (path if "://" in path else self.root + path) + (f"?{urlencode(query)}" if query else "")
+        address = path if "://" in path else self.root + path
+        where = f"{method} {address}"
         request = urllib.request.Request(
-            address,
+            f"{address}?{urlencode(query)}" if query else address,
             data=None if body is None else json.dumps(body).encode(),
             headers={
                 "Accept": "application/json",
@@ -131,20 +149,18 @@ class ApiClient:
             },
             method=method,
         )
-        where = f"{method} {address.partition('?')[0]}"
         try:
             text = with_retries(lambda: self._answer(where, request), self.on_wait)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            why = f"no answer: {self._line(str(reason))}"
             if isinstance(reason, TimeoutError):
-                why = f"no answer within {self.patience:g} s"
-            raise InputError(f"{where}: {why}") from None
+                raise InputError(f"{where}: no answer within {self.patience:g} s") from None
+            raise InputError(f"{where}: no answer: {self._line(str(reason))}") from None
         try:
             return json.loads(text) if text.strip() else None
         except (ValueError, RecursionError):
-            plain = self.token.hide_in(text.decode("utf-8", "replace").replace("\0", ""))
-            raise InputError(f"{where}: expected JSON, found {self._line(repr(plain[:LONGEST_EXCERPT]))}") from None
+            excerpt = self.token.hide_in(text.decode("utf-8", "replace").replace("\0", ""))[:LONGEST_EXCERPT]
+            raise InputError(f"{where}: expected JSON, found {self._line(repr(excerpt))}") from None
 
     def _answer(self, where: str, request: urllib.request.Request) -> bytes:
         """Return the body of an answer. Raises InputError if it is a refusal, and AskedToWait if the server asks for a later attempt."""
@@ -152,26 +168,29 @@ class ApiClient:
             with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.patience) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
-            refusal, seconds = self._refusal(where, error), seconds_asked(error.code, error.headers.get("Retry-After"))
+            refusal = self._refusal(where, error)
+            seconds = seconds_asked(error.code, error.headers.get("Retry-After"))
             raise (InputError(refusal) if seconds is None else AskedToWait(refusal, seconds)) from None
 
     def _refusal(self, where: str, error: urllib.error.HTTPError) -> str:
         """Return the message about a refusal: its status code, the server's message if there is one, and advice about the token."""
+        if 300 <= error.code < 400:
+            error.close()
+            return f"{where}: a redirect ({error.code}) is not followed, as it would send the token to another address"
         with error:
             try:
                 body = json.loads(error.read())
             except (OSError, http.client.HTTPException, ValueError, RecursionError):
                 body = None
+        refusal = f"{where}: {error.code}"
         message = (body.get("message") or body.get("error")) if isinstance(body, dict) else None
-        complaint = f": {self._line(message if isinstance(message, str) else json.dumps(message))}" if message else ""
-        if 300 <= error.code < 400:
-            return f"{where}: a redirect ({error.code}) is not followed, as it would send the token to another address"
-        hint = f"; {self.hint}" if error.code in (401, 403, 404) else ""
-        return f"{where}: {error.code}{complaint}{hint}"
+        if message:
+            refusal += f": {self._line(message if isinstance(message, str) else json.dumps(message))}"
+        return f"{refusal}; {self.hint}" if error.code in (401, 403, 404) else refusal
 
     def _line(self, text: str) -> str:
         """Return a server's message on one line, without the token, which is removed before the text is cut."""
-        return visible(self.token.hide_in(text))[:LONGEST_COMPLAINT]
+        return visible(self.token.hide_in(text))[:LONGEST_MESSAGE]
 
 
 def checked_api(text: str, what: str) -> str:

@@ -1,4 +1,7 @@
-"""The comment on a pull request of GitHub or a merge request of GitLab. It is recognised by its first line, and kept up to date."""
+"""The comment on a pull request of GitHub or a merge request of GitLab: finding it by its first line, writing it, and updating it.
+
+Below, "pull request" means a merge request too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing 
 PER_PAGE = 20  # number of comments on a page of an answer
 MOST_PAGES = 1_000  # these pages have more comments than either forge allows, so that a server without an empty page is noticed
 LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
-KIND_NAMES: dict[type, str] = {
+TYPE_NAMES: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",
     str: "text",
@@ -35,7 +38,7 @@ _PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class PostedComment:
-    """A comment on the server. `author` is None if the account was deleted."""
+    """A comment on the server. `author` identifies its author; None if the account was deleted."""
 
     number: int
     author: str | int | None
@@ -49,10 +52,10 @@ class Forge:
     Attributes:
         place: Name of the pull request, for messages.
         path: Path of its comments in the API.
-        items: Path below which the API has single comments, by number.
-        replacing: HTTP method that changes a comment.
-        writer: Key of the author in a comment.
-        identity: Key that identifies an author, whose values have the type `kind`.
+        comment_path: Path below which the API has single comments, by number.
+        update_method: HTTP method that changes a comment.
+        author_key: Key of the author in a comment.
+        identity_key: Key in an author that identifies it, with a value of the type `identity_type`.
         whoami: Function that asks for the identity of the token's owner.
         query: Parameters that request the oldest comments first.
     """
@@ -60,17 +63,13 @@ class Forge:
     client: ApiClient
     place: str
     path: str
-    items: str
-    replacing: str
-    writer: str
-    identity: str
-    kind: type[str] | type[int]
+    comment_path: str
+    update_method: str
+    author_key: str
+    identity_key: str
+    identity_type: type[str] | type[int]
     whoami: Callable[[ApiClient], str | int]
     query: Mapping[str, str] = field(default_factory=dict)
-
-    def author(self) -> str | int:
-        """Return the identity of the token's owner."""
-        return self.whoami(self.client)
 
     def comments(self) -> Iterator[PostedComment]:
         """Yield every comment, up to the first empty page. Raises InputError if no page is empty."""
@@ -89,32 +88,36 @@ class Forge:
 
     def replace(self, comment: PostedComment, body: str) -> None:
         """Replace the text of a comment."""
-        self.client.call(self.replacing, f"{self.items}/{comment.number}", {"body": body})
+        self.client.call(self.update_method, f"{self.comment_path}/{comment.number}", {"body": body})
 
     def remove(self, comment: PostedComment) -> None:
         """Delete a comment."""
-        self.client.call("DELETE", f"{self.items}/{comment.number}")
+        self.client.call("DELETE", f"{self.comment_path}/{comment.number}")
 
     def _read(self, answer: Any, where: str) -> PostedComment:
         """Return a comment from its JSON. Raises InputError if the JSON has another form."""
         stated = expect(answer, dict, "a comment", where)
         number = expect(stated.get("id"), int, "id of a comment", where)
-        writer, body = stated.get(self.writer), stated.get("body")
-        author = None
-        if writer is not None:
-            name = "author of a comment"
-            author = expect(expect(writer, dict, name, where).get(self.identity), self.kind, name, where)
-        return PostedComment(number, author, "" if body is None else expect(body, str, "body of a comment", where))
+        author, body = stated.get(self.author_key), stated.get("body")
+        identity = None
+        if author is not None:
+            what = "author of a comment"
+            identity = expect(expect(author, dict, what, where).get(self.identity_key), self.identity_type, what, where)
+        return PostedComment(number, identity, "" if body is None else expect(body, str, "body of a comment", where))
 
 
-def expect(value: Any, kind: type[T], what: str, where: str) -> T:
-    """Return a part of an answer. Raises InputError unless it has the type `kind`. `what` and `where` name the part in the message.
+def expect(value: Any, expected: type[T], what: str, where: str) -> T:
+    """Return a part of an answer. Raises InputError unless it has the expected type.
 
     True and False are refused for every type, as they are numbers in Python.
+
+    Args:
+        what: Name of the part, for the message.
+        where: Method and address of the request, for the message.
     """
-    if not isinstance(value, kind) or isinstance(value, bool):
-        other = KIND_NAMES.get(type(value), "nothing")
-        raise InputError(f"{where}: {what}: expected {KIND_NAMES[kind]} in the server's answer, found {other}")
+    if not isinstance(value, expected) or isinstance(value, bool):
+        actual = TYPE_NAMES.get(type(value), "nothing")
+        raise InputError(f"{where}: {what}: expected {TYPE_NAMES[expected]} in the server's answer, found {actual}")
     return value
 
 
@@ -131,15 +134,25 @@ def github_pull(
     root = checked_api(api or os.environ.get("GITHUB_API_URL") or "https://api.github.com", "--api (GITHUB_API_URL)")
     token = _token("GITHUB_TOKEN", "Authorization", "Bearer ")
     hint = "GITHUB_TOKEN needs the permission to write pull requests, which a pull request from a fork does not get"
-    client, pull, issues = ApiClient(root, token, patience, hint, on_wait), number or _number_of_event(), f"/repos/{name}/issues"
-    path, items = f"{issues}/{pull}/comments", f"{issues}/comments"
-    return Forge(client, f"{name}#{pull}", path, items, "PATCH", "user", "login", str, _github_login)
+    pull, issues = number or _number_of_event(), f"/repos/{name}/issues"
+    return Forge(
+        client=ApiClient(root, token, patience, hint, on_wait),
+        place=f"{name}#{pull}",
+        path=f"{issues}/{pull}/comments",
+        comment_path=f"{issues}/comments",
+        update_method="PATCH",
+        author_key="user",
+        identity_key="login",
+        identity_type=str,
+        whoami=_github_login,
+    )
 
 
 def _github_login(client: ApiClient) -> str:
     """Return the login of the token's owner by GraphQL, as the REST API does not reveal it to a workflow's token."""
     address = client.root.removesuffix("/v3") + "/graphql"
-    where, answer = f"POST {address}", client.call("POST", address, {"query": "query { viewer { login } }"})
+    where = f"POST {address}"
+    answer = client.call("POST", address, {"query": "query { viewer { login } }"})
     data = expect(expect(answer, dict, "an answer", where).get("data"), dict, "data", where)
     login = expect(expect(data.get("viewer"), dict, "viewer", where).get("login"), str, "login of the token's owner", where)
     if not login:
@@ -156,19 +169,26 @@ def gitlab_merge(project: str | None, number: int | None, api: str | None, patie
     if not _PROJECT.fullmatch(name):
         raise InputError(f"--project: expected a number or a path such as GROUP/NAME, found {name!r}")
     root = checked_api(api or os.environ.get("CI_API_V4_URL") or "https://gitlab.com/api/v4", "--api (CI_API_V4_URL)")
-    job = not os.environ.get("GITLAB_TOKEN") and bool(os.environ.get("CI_JOB_TOKEN"))
-    token = _token("CI_JOB_TOKEN", "JOB-TOKEN") if job else _token("GITLAB_TOKEN", "PRIVATE-TOKEN")
-    hint = (
-        "GitLab allows comments with few job tokens: set GITLAB_TOKEN to a project access token with the scope api"
-        if job
-        else "GITLAB_TOKEN needs the scope api, and must belong to a member who may comment"
-    )
-    client = ApiClient(root, token, patience, hint, on_wait)
+    if os.environ.get("CI_JOB_TOKEN") and not os.environ.get("GITLAB_TOKEN"):
+        token, whoami = _token("CI_JOB_TOKEN", "JOB-TOKEN"), _gitlab_job_owner
+        hint = "GitLab allows comments with few job tokens: set GITLAB_TOKEN to a project access token with the scope api"
+    else:
+        token, whoami = _token("GITLAB_TOKEN", "PRIVATE-TOKEN"), _gitlab_user
+        hint = "GITLAB_TOKEN needs the scope api, and must belong to a member who may comment"
     merge = number or _positive(_either("--number", None, "CI_MERGE_REQUEST_IID"), "CI_MERGE_REQUEST_IID")
     path = f"/projects/{quote(name, safe='')}/merge_requests/{merge}/notes"
-    whoami = _gitlab_job_owner if job else _gitlab_user
-    order = {"sort": "asc", "order_by": "created_at"}
-    return Forge(client, f"{name}!{merge}", path, path, "PUT", "author", "id", int, whoami, order)
+    return Forge(
+        client=ApiClient(root, token, patience, hint, on_wait),
+        place=f"{name}!{merge}",
+        path=path,
+        comment_path=path,
+        update_method="PUT",
+        author_key="author",
+        identity_key="id",
+        identity_type=int,
+        whoami=whoami,
+        query={"sort": "asc", "order_by": "created_at"},
+    )
 
 
 def _gitlab_user(client: ApiClient) -> int:
@@ -244,25 +264,25 @@ def marker(name: str | None) -> str:
 
 
 def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> UpdateResult:
-    """Replace the text of the comment with this marker, or write a new comment if there is none but there is news.
+    """Replace the text of the comment whose first line is `mark`, or write a new comment if there is none but there is news.
 
     Only comments by the token's owner are considered. If two jobs at the same time wrote several such comments, the oldest is kept and the
     others are deleted. Texts that differ only in white space count as equal, as a server may change line breaks. Raises InputError as the
     forge does.
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
-    author = forge.author() if marked else None
-    # A comment may be on two pages.
-    own = list({comment.number: comment for comment in marked if comment.author == author}.values())
+    owner = forge.whoami(forge.client) if marked else None
+    # A dict, as a comment that moves during the requests may be on two pages.
+    own = list({comment.number: comment for comment in marked if comment.author == owner}.values())
     if not own:
         if not has_news:
             return "not written: nothing rises"
         forge.create(text)
         return "written"
     first, *others = own
-    same = first.body.split() == text.split()
-    if not same:
+    is_same = first.body.split() == text.split()
+    if not is_same:
         forge.replace(first, text)
     for other in others:
         forge.remove(other)
-    return "unchanged" if same else "updated"
+    return "unchanged" if is_same else "updated"

@@ -1,7 +1,7 @@
 """Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account.
 
-A function that is named like an item of items.py returns the answer to this item on one line. It returns None if the file does not state
-the answer.
+A function that is named like an item of items.py returns the answer to that item on one line; None if the file does not state it. The other
+functions return parts of answers.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ RELEASES = {
     "all-checkpoints": "all-checkpoints: every intermediate model as well as the last",
     "outputs": "outputs: the noisy answers themselves",
 }
-MODELS = {
+PRIVACY_MODELS = {
     "central": "central: a curator has the raw data and is trusted to add the noise",
     "local": "local: noise is added before data leave the individual; no curator is trusted",
     "shuffle": "shuffle: individuals add some noise, and a trusted shuffler hides the sender of each message",
     "distributed": "distributed: several parties, some of them trusted, add the noise",
     "secure-computation": "secure-computation: the noise is added under encryption or in protected hardware, which is trusted",
 }
-QUERIES = {
+QUERY_MODELS = {
     "one-release": "one-release: all questions are fixed before the data are read",
     "interactive": "interactive: analysts choose their questions, and may use earlier answers to choose",
 }
-# The noise of federated training, and those against whom it protects, by the key `noise` of [federated].
-NOISE = {
+# Who adds the noise of federated training, and whom its guarantee protects against, by the key `noise` of [federated].
+NOISE_SOURCES = {
     "server": "the trusted server sees each client's update, and adds the noise once per round",
     "secure-aggregation": "each client adds a share of the noise, and the server sees only sums with the noise of {min_clients} clients "
     "or more, at most {dishonest} of whom collude with it; the rounding and the modulus of the aggregation are not accounted for",
     "local": "each client adds the noise itself, and the server sees every message and its sender",
 }
-AGAINST = {
+ADVERSARIES = {
     "server": "The guarantee protects against those who see the releases, but not against the server",
     "secure-aggregation": "The guarantee protects against the server too, and so has no amplification by sampling",
     "local": "The guarantee protects against everybody, including the server, and so has no amplification by sampling",
@@ -75,29 +75,29 @@ def text_of(key: str) -> Callable[[Facts], str | None]:
     return answer
 
 
-def explanation_of(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
-    """Return a function that answers with the explanation in `words` of the value of one key of [disclosure]."""
+def explanation_of(key: str, explanations: Mapping[str, str]) -> Callable[[Facts], str | None]:
+    """Return a function that answers with the explanation of the value of one key of [disclosure]."""
 
     def answer(facts: Facts) -> str | None:
         value = getattr(facts.disclosure, key)
-        return None if value is None else words[value]
+        return None if value is None else explanations[value]
 
     return answer
 
 
 def definition(facts: Facts) -> str:
     if facts.account.delta == 0.0:
-        words = "pure differential privacy (delta = 0)"
+        variant = "pure differential privacy (delta = 0)"
     else:
-        words = "approximate differential privacy (epsilon, delta)"
-    if _rho(facts) is not None:
-        return f"zero-concentrated differential privacy (zCDP), which the budget uses, and {words}"
-    return words
+        variant = "approximate differential privacy (epsilon, delta)"
+    if _rho_verdict(facts) is not None:
+        return f"zero-concentrated differential privacy (zCDP), which the budget uses, and {variant}"
+    return variant
 
 
 def guarantee(facts: Facts) -> str:
     """Return epsilon with all its conditions, and rho if the budget caps it; a sentence if nothing can be certified."""
-    rho = _rho(facts)
+    rho = _rho_verdict(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
     implied = _implied_epsilon(rho.spent.value, facts.account)
@@ -105,7 +105,7 @@ def guarantee(facts: Facts) -> str:
     return f"{stated_epsilon(facts.account)}; rho <= {up(rho.spent.value)} in zCDP{implication}"
 
 
-def _rho(facts: Facts) -> RhoVerdict | None:
+def _rho_verdict(facts: Facts) -> RhoVerdict | None:
     """Return the verdict on the cap on rho; None if the budget has no such cap."""
     return None if facts.account.budget is None else facts.account.budget.rho
 
@@ -203,7 +203,7 @@ def mechanisms(facts: Facts) -> str:
 
 
 def sensitivity(facts: Facts) -> str:
-    return _grouped((_relative_to(entry), entry.name) for entry in facts.pipeline.mechanisms)
+    return _grouped((_noise_reference(entry), entry.name) for entry in facts.pipeline.mechanisms)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
@@ -214,14 +214,14 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
     return listing([f"{words} ({listing(names)})" for words, names in groups.items()], "; ")
 
 
-def _relative_to(entry: Entry) -> str:
-    """Return in words what the noise of an entry is measured against."""
+def _noise_reference(entry: Entry) -> str:
+    """Return in words the sensitivity or the bound that the noise of an entry is measured against."""
     stated = getattr(entry.spec, "sensitivity", None)
     if stated is not None:
-        return f"sensitivity {_plain(stated)} under the file's adjacency, as stated"
+        return f"sensitivity {_value_text(stated)} under the file's adjacency, as stated"
     norm = getattr(entry.spec, "l2_sensitivity", None)
     if norm is not None:
-        return f"L2 sensitivity {_plain(norm)} under the file's adjacency, as stated"
+        return f"L2 sensitivity {_value_text(norm)} under the file's adjacency, as stated"
     if getattr(entry.spec, "noise_multiplier", None) is not None:
         return "noise_multiplier over the bound C on one record's contribution"
     if named(entry.spec):
@@ -236,8 +236,8 @@ def _reads_private_data(entry: Entry) -> bool:
 
 def _keys(entry: Entry) -> tuple[str, ...]:
     """Return the names of the keys of an entry's type, whether or not the file states them."""
-    kind: type = type(entry.spec)
-    return tuple(members_of(kind))
+    spec_type: type = type(entry.spec)
+    return tuple(members_of(spec_type))
 
 
 def composition(facts: Facts) -> str:
@@ -285,8 +285,8 @@ def proof(facts: Facts) -> str | None:
 def assumptions(facts: Facts) -> str:
     pairs = []
     for entry in facts.pipeline.mechanisms:
-        draws_by_itself = entry.sampling is not None or not named(entry.spec)  # otherwise its parts draw the samples
-        if _reads_private_data(entry) and draws_by_itself:
+        samples_itself = entry.sampling is not None or not named(entry.spec)  # otherwise its parts draw the samples
+        if _reads_private_data(entry) and samples_itself:
             pairs.append((_sampling_words(entry, facts), entry.name))
     return _grouped(pairs)
 
@@ -304,7 +304,7 @@ def _sampling_words(entry: Entry, facts: Facts) -> str:
         if rate is not None:
             words += f", rate {few_up(float(rate))}"
     if len(together(entry, facts.pipeline.mechanisms)) > 1:
-        words += f", one sample {_short(entry.sample)} for all of them"
+        words += f", one sample {_short_value(entry.sample)} for all of them"
     return words
 
 
@@ -343,30 +343,34 @@ def tuning(facts: Facts) -> str | None:
 
 
 def parameters(entry: Entry) -> str:
-    """Return the keys of a mechanism whose values differ from their defaults, with these values."""
+    """Return in words the keys of a mechanism whose values differ from their defaults; "" if there are none."""
     defaults = {field.name: field.default for field in dataclasses.fields(type(entry.spec))}  # type: ignore[arg-type]
     words = []
     for name in _keys(entry):
         value = getattr(entry.spec, name)
         if value is not None and value != defaults[name]:
-            words.append(f"{name} = {_short(value, name)}")
+            words.append(f"{name} = {_short_value(value, name)}")
     return f" ({', '.join(words)})" if words else ""
 
 
-def _short(value: Any, name: str = "") -> str:
-    """Return the value of the key `name` as by `_plain`, cut to LONGEST_VALUE characters."""
-    text = _plain(value, name)
+def _short_value(value: Any, name: str = "") -> str:
+    """Return the text of a value, cut to LONGEST_VALUE characters. Arguments as in `_value_text`."""
+    text = _value_text(value, name)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
-def _plain(value: Any, name: str = "") -> str:
-    """Return the value of a key in the syntax of the file. Long numbers are rounded to the safe side."""
+def _value_text(value: Any, name: str = "") -> str:
+    """Return a value in the syntax of the file. A long number is rounded to the safe side.
+
+    Args:
+        name: Key of the value, which determines the safe side; "" for an unknown key.
+    """
     if dataclasses.is_dataclass(value):
         fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        pairs = [f"{key} = {_plain(item, key)}" for key, item in fields if item is not None]
+        pairs = [f"{key} = {_value_text(item, key)}" for key, item in fields if item is not None]
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_plain(item, name) for item in value)}]"
+        return f"[{', '.join(_value_text(item, name) for item in value)}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -374,10 +378,10 @@ def _plain(value: Any, name: str = "") -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def listing(words: list[str], between: str = ", ") -> str:
+def listing(words: list[str], separator: str = ", ") -> str:
     """Return the first MOST_LISTED words, joined, and the number of other words; "none" if there are no words."""
     more = [f"and {len(words) - MOST_LISTED:,} more"] if len(words) > MOST_LISTED else []
-    return between.join([*words[:MOST_LISTED], *more]) or "none"
+    return separator.join([*words[:MOST_LISTED], *more]) or "none"
 
 
 def adversary_note(pipeline: Pipeline) -> tuple[str, ...]:
@@ -385,7 +389,7 @@ def adversary_note(pipeline: Pipeline) -> tuple[str, ...]:
     federated = _section(pipeline, "federated")
     if not federated:
         return ()
-    return (f"{AGAINST[federated['noise']]}: {_place_of_noise(federated)}.",)
+    return (f"{ADVERSARIES[federated['noise']]}: {_noise_source(federated)}.",)
 
 
 def _section(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
@@ -394,9 +398,9 @@ def _section(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
     return table
 
 
-def _place_of_noise(federated: Mapping[str, Any]) -> str:
-    """Return in words where federated training adds its noise, and who sees what."""
-    return NOISE[federated["noise"]].format_map({"min_clients": 0, "dishonest": 0, **federated})
+def _noise_source(federated: Mapping[str, Any]) -> str:
+    """Return in words who adds the noise of federated training, and what the server sees."""
+    return NOISE_SOURCES[federated["noise"]].format_map({"min_clients": 0, "dishonest": 0, **federated})
 
 
 def _joined(*texts: str | None) -> str | None:
@@ -405,9 +409,9 @@ def _joined(*texts: str | None) -> str | None:
 
 
 def privacy_model(facts: Facts) -> str | None:
-    """Return the party trusted with raw data, as the file states it, and as the place of the noise implies it."""
+    """Return who is trusted with the raw data, as the file states it, and as the source of federated noise implies it."""
     federated = _section(facts.pipeline, "federated")
-    return _joined(explanation_of("privacy_model", MODELS)(facts), _place_of_noise(federated) if federated else None)
+    return _joined(explanation_of("privacy_model", PRIVACY_MODELS)(facts), _noise_source(federated) if federated else None)
 
 
 def clipping(facts: Facts) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dpcli.disclosure import item_answers as answers
 from dpcli.disclosure.disclosed_facts import Facts
-from dpcli.disclosure.item_answers import QUERIES, explanation_of, text_of
+from dpcli.disclosure.item_answers import QUERY_MODELS, explanation_of, text_of
 
 NOT_STATED = "NOT STATED"
 AnswerFunction = Callable[[Facts], str | None]  # returns the answer as one line of text; None if the file does not state it
@@ -28,8 +28,8 @@ class Item:
         id: Stable identifier for machine-readable output.
         question: The question that it answers, in words for readers.
         asked_by: Letters of the documents that ask the question, as in the docstring of this module, each with the place in it.
-        keys: Keys of the file, each of which can state the answer. Empty if no key states it: the answer follows from keys that every file
-            has, or the item is left out if there is no answer.
+        keys: Keys of the file that can state the answer. If there are none, the answer follows from keys that every file has, and an item
+            without an answer is left out.
         answer: Function that returns the answer of a file. It never guesses.
     """
 
@@ -65,10 +65,10 @@ class Answer:
         return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
 
 
-# The items that a text of [disclosure] does not state alone, by their ids: the keys that can state the item, and its answer.
+# Id of an item that is more than a text of [disclosure] -> the keys that can state it, and the function of its answer.
 DERIVED: Mapping[str, tuple[tuple[str, ...], AnswerFunction]] = {
     "privacy-model": (("disclosure.privacy_model",), answers.privacy_model),
-    "query-model": (("disclosure.query_model",), explanation_of("query_model", QUERIES)),
+    "query-model": (("disclosure.query_model",), explanation_of("query_model", QUERY_MODELS)),
     "definition": ((), answers.definition),
     "guarantee": ((), answers.guarantee),
     "delta": ((), answers.delta),

@@ -1,4 +1,7 @@
-"""A disclosure statement: the answers by chapter, and passages in plain words about the guarantee and its limits."""
+"""A disclosure statement: the answers by chapter, and passages in plain words.
+
+The passages say what is promised, what an attacker can still find out, what the number rests on, and what it does not cover.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import few, percent_up
 
 ALARM = 0.01  # false positive rate of the attack that the statement describes
-LARGEST_EPSILON = 30.0  # a larger epsilon is called no protection, as it lets odds change by more than a factor of e^30
-USELESS = 0.999  # from this true positive rate on, the statement calls the bound almost useless
+LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection, as it lets odds change by more than a factor of e^30.
+USELESS = 0.999  # From this true positive rate on, the statement says that the bound rules out almost nothing.
 
 PROMISE, ATTACK = "What is promised", "What an attacker can still find out"  # titles of passages
 
@@ -101,17 +104,12 @@ def _answered(chapter: Chapter, facts: Facts) -> Iterator[Answer]:
 
 
 def _plain_words(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
-    """Return the passages in plain words.
-
-    They explain the guarantee, the attacks that remain possible, the assumptions of the guarantee, its limits, and the items that the file
-    does not state.
-    """
+    """Return the passages in plain words. The last ones name the items that the file does not state."""
     guarantee: tuple[Passage, ...]
     if facts.meaning is None:
         guarantee = (_no_promise(facts), _no_bound(facts))
     else:
-        meaning = facts.meaning
-        guarantee = (_promise(facts), _attack(facts, meaning), _groups(facts, meaning), _assumptions(facts))
+        guarantee = (_promise(facts), _attack(facts, facts.meaning), _groups(facts, facts.meaning), _assumptions(facts))
     return (*_unsound_passage(facts), *guarantee, _not_covered(facts), *_open_questions(facts, answers))
 
 

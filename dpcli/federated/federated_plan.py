@@ -2,9 +2,9 @@
 
 It states the entry that a round performs, the number of rounds, and the number of rounds that one charge pays for.
 
-Rounds with independent noise are charged one by one. A pass over the clients costs as much as its first round, as each client takes part
-once. A run of correlated noise is one mechanism. So one charge pays for a complete pass or run. If sampling does not amplify, and a client
-takes part at most k times, the charges of k rounds pay for all rounds.
+Rounds with independent noise are charged one by one, with two exceptions. A pass over the clients costs as much as its first round, as each
+client takes part once, and a run of correlated noise is one mechanism: one charge pays for a complete pass or run. If sampling does not
+amplify, and a client takes part at most k times, the charges of k rounds pay for all rounds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpcli.federated.federated_settings import Federated
-from dpcli.federated.judged import fitting_entries, rate_of, steps_of
+from dpcli.federated.round_checks import candidate_entries, rate_of, steps_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import together
 from dpcli.file.pipeline.read import refuse, section, toml_document
@@ -31,6 +31,7 @@ class FederatedPlan(FilePlan):
     """The plan of a file with [federated].
 
     Attributes:
+        table: The [federated] table of the file.
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
         portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.
@@ -63,14 +64,16 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
-        """Return a pipeline with the cost of a number of rounds. Entries that read the sample of the round's entry are included.
+        """Return a pipeline with the cost of a number of rounds, including entries that read the sample of the round's entry.
 
-        The number is a multiple of `portion`. with_rest: whether to include the entries that no round performs.
+        Args:
+            rounds: Number of rounds, a multiple of `portion`.
+            with_rest: Whether to include the entries that no round performs.
         """
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries that a charge for a number of rounds contains."""
+        """Yield the entries of `charge`."""
         steps = rounds // self.per_step
         performed = together(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
@@ -84,8 +87,8 @@ def federated_plan(path: str) -> FederatedPlan:
     """Return the plan of a file. If the file states its noise as "calibrate", the noise is computed.
 
     Raises:
-        InputError: The file cannot be read or has no [federated], or its entry costs less than the described rounds.
-        CannotCertify: No amount of noise meets the budget.
+        InputError: If the file cannot be read or has no [federated], or its entry costs less than the described rounds.
+        CannotCertify: If no amount of noise meets the budget.
     """
     from dpcli.analysis.calibrate_file import solved_pipeline
 
@@ -93,12 +96,12 @@ def federated_plan(path: str) -> FederatedPlan:
     table = read_federated(data, path)
     pipeline = solved_pipeline(data, path)
     refuse_contradicted(pipeline)
-    (entry,) = fitting_entries(table, pipeline.mechanisms)
+    (entry,) = candidate_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
     portion = _portion(entry, rate)
     rounds_per_step = portion if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps * rounds_per_step
-    # Without sampling, the steps are the rounds in which one client takes part. The charge of these rounds pays for all rounds.
+    # Without sampling, the steps are the rounds in which one client takes part, and their charge pays for all rounds.
     paid_by = steps if isinstance(entry.sampling, Unsampled | None) and rounds_per_step == 1 else rounds
     return FederatedPlan(path, pipeline, table, entry, rounds, portion, paid_by, rate)
 
@@ -120,7 +123,7 @@ def read_federated(data: bytes, path: str) -> Federated:
     """Return the [federated] table of a file. The other tables of the file must be valid too.
 
     Raises:
-        InvalidFile: The file has problems, each reported at its place, or it has no [federated].
+        InvalidFile: If the file has problems, each reported at its place, or has no [federated].
     """
     table = section(data, path, "federated")
     if not isinstance(table, Federated):

@@ -1,7 +1,7 @@
 """The [federated] table of a pipeline file. This module does not import numpy.
 
 The table describes what the server and its clients do. It states no cost. The cost follows from the [[mechanism]] entry that a round
-performs. If that entry costs less than the described rounds, the file is refused (dpcli.federated.judged).
+performs. If that entry costs less than the described rounds, the file is refused (round_checks.py).
 """
 
 from __future__ import annotations

@@ -1,18 +1,64 @@
-"""The participations of clients in the rounds of one process.
+"""The participations of clients in rounds: how often [federated] lets a client take part, and the count of one process.
 
-An instance of `dpcli.rounds` counts the participations of each client, and allows no more participations than it has paid for. So the
-counts need not be saved. If a run continues in another process, each client may take part as often again, but the rounds are charged again
-too.
+An instance of `dpcli.rounds` counts the participations of each client, and allows no more of them than it has paid for. The counts need
+not be saved: if a run continues in another process, each client may take part as often again, but the rounds are charged again too.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
 
 from dpcli.base.errors import InputError
-from dpcli.federated.federated_plan import FederatedPlan
-from dpcli.federated.judged import Participation, participation
+from dpcli.base.lazy import load
+from dpcli.base.registry import SAMPLING
+from dpcli.federated.federated_settings import Federated
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, OncePerEpoch, Scheme
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipationLimit:
+    """Limits on the participations of one client.
+
+    Attributes:
+        max_participations: Largest number of rounds in which a client takes part.
+        min_separation: Smallest number of rounds from one participation to the next.
+    """
+
+    max_participations: int
+    min_separation: int
+
+
+def scheme_of(table: Federated) -> type[Scheme]:
+    """Return the sampling scheme by which the server draws clients."""
+    scheme: type[Scheme] = load(SAMPLING[table.sampling])
+    return scheme
+
+
+def participation_limit(table: Federated, rounds: int, rate: Fraction | None, begins_pass: bool) -> ParticipationLimit:
+    """Return how often one client may take part in `rounds` consecutive rounds. Without any limit, it may take part in all of them.
+
+    Args:
+        rate: Share of the clients that take part in one round; None if it is unknown. A pass has at least floor(1 / rate) rounds.
+        begins_pass: Whether the first of these rounds begins a pass. Otherwise the rounds may overlap one more pass.
+    """
+    most, separation = table.max_participations or rounds, table.min_separation or 1
+    scheme = scheme_of(table)
+    if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
+        pass_length = max(int(1 / rate), 1)
+        passes = _quotient_up(rounds, pass_length) if begins_pass else 1 + _quotient_up(rounds - 1, pass_length)
+        most = min(most, passes)
+        # Only with cyclic sampling do all passes have one order. Otherwise a client may come last in one pass and first in the next.
+        if issubclass(scheme, Cyclic):
+            separation = max(separation, pass_length)
+    return ParticipationLimit(min(most, rounds, _quotient_up(rounds, separation)), min(separation, rounds))
+
+
+def _quotient_up(count: int, length: int) -> int:
+    """Return count / length, rounded up."""
+    return -(-count // length)
 
 
 class ParticipationCounter:
@@ -23,16 +69,16 @@ class ParticipationCounter:
         paid: Function that returns the number of participations of one client that are paid for.
     """
 
-    def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
+    def __init__(self, limit: ParticipationLimit, paid: Callable[[], int]) -> None:
         self._limit, self._paid = limit, paid
-        self._taken: dict[int, list[int]] = {}
+        self._rounds_of_client: dict[int, list[int]] = {}
         self._lock = threading.Lock()
 
     def take(self, number: int, clients: Iterable[int]) -> None:
         """Count the clients of one round.
 
         Raises:
-            InputError: A client takes part too often, or too few rounds from another participation. No client is counted then.
+            InputError: If a client takes part too often, or too few rounds after another participation. No client is then counted.
         """
         chosen = tuple(clients)
         with self._lock:
@@ -40,35 +86,22 @@ class ParticipationCounter:
             for client in chosen:
                 self._refuse(number, client, paid)
             for client in chosen:
-                self._taken.setdefault(client, []).append(number)
+                self._rounds_of_client.setdefault(client, []).append(number)
 
     def _refuse(self, number: int, client: int, paid: int) -> None:
         """Raise InputError if a client may not take part in this round."""
-        taken: Sequence[int] = self._taken.get(client, ())
-        conflicting = next((other for other in taken if abs(number - other) < self._limit.apart), None)
+        most, separation = self._limit.max_participations, self._limit.min_separation
+        earlier = self._rounds_of_client.get(client, [])
+        conflicting = next((other for other in earlier if abs(number - other) < separation), None)
         if conflicting is not None:
             raise InputError(
-                f"round {number}: expected clients that take part at least {self._limit.apart} rounds apart, found client {client}, who "
+                f"round {number}: expected clients that take part at least {separation} rounds apart, found client {client}, who "
                 f"took part in round {conflicting}"
             )
-        if len(taken) >= self._limit.most:
-            raise InputError(
-                f"round {number}: expected clients that took part in fewer than {self._limit.most} rounds, found client {client}"
-            )
-        if len(taken) >= paid:
+        if len(earlier) >= most:
+            raise InputError(f"round {number}: expected clients that took part in fewer than {most} rounds, found client {client}")
+        if len(earlier) >= paid:
             raise InputError(
                 f"round {number}: expected clients that take part at most once in each of the {paid} paid passes, found client "
-                f"{client}, who took part in round {taken[-1]}"
+                f"{client}, who took part in round {earlier[-1]}"
             )
-
-
-def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
-    """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
-
-    Args:
-        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
-            client. Without passes, one round does.
-    """
-    if not plan.table.enforced_keys:
-        return None
-    return ParticipationCounter(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)

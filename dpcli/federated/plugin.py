@@ -1,4 +1,4 @@
-"""Registers the table [federated] of federated learning, and the checks of its cost."""
+"""The registration of the table [federated] of federated learning, and of the checks of its cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PLUGIN = Plugin(
         "federated": "dpcli.federated.federated_settings:Federated",
     },
     judged_in_file={
-        "federated": "dpcli.federated.judged:judge_rounds",
+        "federated": "dpcli.federated.round_checks:judge_rounds",
     },
     judged_solved={
-        "federated": "dpcli.federated.judged:judge_solved",
+        "federated": "dpcli.federated.round_checks:judge_solved",
     },
 )

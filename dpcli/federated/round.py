@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, InternalError
 from dpcli.federated.federated_plan import FederatedPlan
-from dpcli.federated.judged import client_noise_multiplier, scheme_of
+from dpcli.federated.participations import scheme_of
+from dpcli.federated.round_checks import client_noise_multiplier
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
@@ -62,7 +63,7 @@ class Round(Displayed):
         The set of these clients is secret. It may be empty.
 
         Raises:
-            InputError: The server has to draw the clients itself.
+            InputError: If the server has to draw the clients itself.
         """
         if isinstance(self._clients, ServerDraws):
             raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients.reason}")
@@ -73,7 +74,7 @@ class Round(Displayed):
         """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number.
 
         Raises:
-            InputError: The file does not state the number of clients, or their share in a round.
+            InputError: If the file does not state the number of clients, or their share in a round.
         """
         plan = self._plan
         if plan.population is None or plan.rate is None:
@@ -100,8 +101,8 @@ class Round(Displayed):
             size: Length of every update.
 
         Raises:
-            InputError: The round was released before, or its noise may have been drawn. Or an update comes from a client that was not
-                drawn, or that takes part more often or sooner than [federated] allows. Or the clients add the noise and not the server.
+            InputError: If the round was released before, or its noise may have been drawn; if an update comes from a client that was not
+                drawn, or that takes part more often or sooner than [federated] allows; or if the clients add the noise.
         """
         count = self._size(size)
         sent = self._sent(updates)
@@ -123,9 +124,11 @@ class Round(Displayed):
     def _size(self, size: object) -> int:
         """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
-            stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
+            given = type(size).__name__
+            if isinstance(size, int | float) and not abs(size) > 10**18:  # also for NaN
+                given = repr(size)
             raise InputError(
-                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {stated}"
+                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {given}"
             )
         return int(size)
 
@@ -166,10 +169,13 @@ class ServerDraws:
 def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | ServerDraws:
     """Return an iterator over the clients of each round, or the reason why the server has to draw the clients itself.
 
-    Clients are numbered from 0. clients: the true number of clients; None for the declared number.
+    Clients are numbered from 0.
+
+    Args:
+        clients: The true number of clients; None for the declared number.
 
     Raises:
-        InputError: The true number of clients contradicts the declared number (see `sampler`).
+        InputError: If the true number of clients contradicts the declared number (see `sampler`).
     """
     if plan.table.enforced_keys:
         return ServerDraws(f"{plan.table.enforced_keys[0]}, which the server enforces")
@@ -199,7 +205,7 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
     """Return the sum of the clipped updates. The sum has no noise and must not be released.
 
     Raises:
-        InputError: The clients add the noise and not the server, or an update does not have `size` numbers.
+        InputError: If the clients add the noise and not the server, or an update does not have `size` numbers.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
@@ -214,7 +220,7 @@ def _vector(client: int, update: Any, size: int) -> Reals:
     """Return an update as an array of `size` numbers.
 
     Raises:
-        InputError: The update is not such an array. The message contains no value of the update.
+        InputError: If the update is not such an array. The message contains no value of the update.
     """
     expected = f"update of client {client}: expected an array of {size} numbers, found"
     array = None

@@ -1,20 +1,23 @@
-"""The rounds of a federated run. Each round is charged before its noise is drawn, and the run stops before a round would exceed the cap."""
+"""`dpcli.rounds`: the rounds of a federated run.
+
+Each round is charged in a ledger before its noise is drawn, and the run stops before a round would exceed the cap.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
-from dpcli.federated.participations import client_counter
+from dpcli.federated.participations import ParticipationCounter, participation_limit
 from dpcli.federated.round import Round, ServerDraws, client_batches
-from dpcli.federated.run_charges import charge_key, charges_of_run, is_charged, kind_of, rest_is_charged, rest_key, run_name
+from dpcli.federated.run_charges import charge_key, charge_word, charges_of_run, is_charged, is_rest_charged, rest_key, run_name
 from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 LARGEST_BITS = 64  # largest size of a whole number that the caller may pass
 KEY_ATTEMPTS = 1000  # largest number of keys that one charge tries, as other processes may use the same keys at the same time
-_INSTANCES: weakref.WeakSet[Rounds] = weakref.WeakSet()  # all live instances, whose locks a forked process replaces
+_INSTANCES: weakref.WeakSet[Rounds] = weakref.WeakSet()  # all live instances; a forked process replaces their locks
 
 
 def rounds(
@@ -44,17 +47,17 @@ def rounds(
     Args:
         pipeline: Path of the file. The run is stopped by the cap of the ledger, and not by the [budget] of the file.
         ledger: A path, sqlite:///path or postgresql://...
-        dataset: Name of the dataset in the ledger; None for its only dataset.
         key: Name of the run. A later process may continue the run under this key. It pays for every round that it repeats.
-        chunk: Number of rounds that one charge pays for. If the entry has passes over the clients or runs of correlated noise, it must be a
-            multiple of their number of rounds. None means the smallest valid number.
+        dataset: Name of the dataset in the ledger; None for its only dataset.
+        chunk: Number of rounds that one charge pays for: a multiple of the rounds of a pass over the clients, or of a run of correlated
+            noise. None for the smallest valid number.
         done: Number of rounds of the plan that earlier processes have completed.
         clients: The true number of clients, which is secret under add-remove; None for the declared number.
 
     Raises:
-        InputError: The file, the key or a number is invalid. Or the file has no [federated], or its entry costs less than the rounds.
-        LedgerError: The ledger does not exist.
-        CannotCertify, NotRepresentable: The ledger's filter has no cost for a round.
+        InputError: If the file, the key or a number is invalid, the file has no [federated], or its entry costs less than the rounds.
+        LedgerError: If the ledger does not exist.
+        CannotCertify, NotRepresentable: If the ledger's filter has no cost for a round.
     """
     plan = federated_plan(path_or_url("pipeline", pipeline))
     size = plan.portion if chunk is None else whole_number("chunk", chunk, plan.portion)
@@ -77,13 +80,13 @@ class Rounds(Displayed):
     `round` charges the next round and returns it when the charge is durable. Only then may the noise of the round be drawn. Iteration calls
     `round` until the end of the plan.
 
-    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. Only one
-    process uses a charge. The rounds of a process that died stay charged. Another process, or a fork of this process, is charged again for
-    the rounds that it performs. The entries of the file that no round performs are charged once, with the first round, under KEY/beside. A
-    key belongs to one file and one window, whose costs must not change.
+    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. The
+    entries of the file that no round performs are charged once, with the first round, under KEY/beside. A key belongs to one file and one
+    window of rows. Only one process uses a charge. The rounds of a process that died stay charged. Another process, or a fork of this
+    process, is charged again for the rounds that it performs.
 
-    A run may stop when the ledger refuses a charge. A charge may depend on all earlier releases, as the filter of the ledger never lets the
-    sum exceed the cap even then. So the guarantee of a run is the cap, and `epsilon` is only the cost of a plan.
+    A run may stop when the ledger refuses a charge. A charge may depend on all earlier releases: even then the filter of the ledger never
+    lets the sum exceed the cap. The guarantee of a run is therefore the cap, and `epsilon` is only the cost of a plan.
 
     Attributes:
         taken: Number of rounds of the plan that were returned, including the rounds that earlier processes have completed.
@@ -105,17 +108,19 @@ class Rounds(Displayed):
 
     def _begin(self) -> None:
         """Reset the state for a process that has paid for no round yet. A forked process calls this method again."""
-        self._charged_rounds_left, self._paid_by_process, self._last_key = 0, 0, ""
+        self._unused_rounds = 0  # rounds that are charged and not returned yet
+        self._paid_rounds = 0  # rounds for which this process has paid
+        self._last_key = ""
         self._batches = client_batches(self.plan, self._clients)
         with self._open() as ledger:
             # A cost that the ledger's filter does not know is refused before the first round.
             ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
             if self.plan.rest is not None:
                 ledger.cost(self.plan.rest)
-            self._name = run_name(ledger, self.key)
-            charges = charges_of_run(ledger, self.plan, self._name)
-        self._last_number = charges.last[kind_of(self.chunk)]
-        self._counter = client_counter(self.plan, lambda: self._paid_by_process)
+            self._run_key = run_name(ledger, self.key)
+            charges = charges_of_run(ledger, self.plan, self._run_key)
+        self._last_number = charges.last_numbers[charge_word(self.chunk)]
+        self._counter = _participation_counter(self.plan, lambda: self._paid_rounds)
         self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
 
     @property
@@ -127,15 +132,15 @@ class Rounds(Displayed):
     def charged(self) -> int:
         """The number of rounds for which all processes have paid under this key, as the ledger states it now."""
         with self._open() as ledger:
-            return charges_of_run(ledger, self.plan, self._name).rounds
+            return charges_of_run(ledger, self.plan, self._run_key).rounds
 
     def round(self) -> Round:
         """Charge the next round, unless an earlier charge pays for it, and return it.
 
         Raises:
-            Denied: The charge does not fit in the remaining budget. Nothing was written, and no noise may be drawn.
-            InputError: The plan has no further round, or this process was forked while another thread of its parent charged a round.
-            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run. A later call charges again.
+            Denied: If the charge does not fit in the remaining budget. Nothing was written, and no noise may be drawn.
+            InputError: If the plan has no further round, or this process was forked while another thread of its parent charged a round.
+            LedgerError: If the ledger is missing, locked or damaged, or the key belongs to another run. A later call charges again.
         """
         with self._lock:
             if self._forked_in_round:
@@ -147,9 +152,9 @@ class Rounds(Displayed):
                 raise InputError(f'"{self.key}": expected at most {self.planned:,} rounds, as planned, found one more')
             if self._process != this_process():
                 self._begin()
-            if not self._charged_rounds_left:
+            if not self._unused_rounds:
                 self._charge()
-            self._charged_rounds_left -= 1
+            self._unused_rounds -= 1
             self.taken += 1
             clients = self._batches if isinstance(self._batches, ServerDraws) else next(self._batches)
             return Round(self.plan, self.taken, self._last_key, clients, self._counter)
@@ -162,8 +167,8 @@ class Rounds(Displayed):
     def epsilon(self) -> float:
         """Return an upper bound on the epsilon of a run that was planned to end after the rounds that are charged now.
 
-        The rounds of all processes count. The bound holds at the file's delta and is not rounded. Before the first round it is 0.0. If the
-        outputs decide when the run stops, the guarantee of the run is not this bound but the cap of the ledger.
+        The rounds of all processes count. The bound holds at the file's delta and is not rounded. It is 0.0 before the first round. If the
+        outputs decide when the run stops, the guarantee of the run is the cap of the ledger, and not this bound.
         """
         from dpcli.analysis.account import headline
 
@@ -179,9 +184,9 @@ class Rounds(Displayed):
         why = f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
             for _ in range(KEY_ATTEMPTS):
-                rest = None if rest_is_charged(ledger, self.plan, self._name) else self.plan.rest
+                rest = None if is_rest_charged(ledger, self.plan, self._run_key) else self.plan.rest
                 self._last_number += 1  # no number is tried twice
-                key = charge_key(self._name, self._last_number, self.chunk)
+                key = charge_key(self._run_key, self._last_number, self.chunk)
                 try:
                     charged_before = self._charge_under(ledger, pipeline, key, why, rest)
                 except Denied as refusal:
@@ -191,25 +196,25 @@ class Rounds(Displayed):
                     break
             else:
                 raise LedgerError(f'"{self.key}": other processes have meanwhile charged all {KEY_ATTEMPTS:,} keys that were tried')
-            if not rest_is_charged(ledger, self.plan, self._name):
+            if not is_rest_charged(ledger, self.plan, self._run_key):
                 raise LedgerError(f'"{self.key}": the entries of {self.plan.path} that no round performs are not charged')
         self._last_key = key
-        self._paid_by_process += count
-        pays_for_all = self._paid_by_process >= self.plan.paid_by
-        self._charged_rounds_left = self.planned if pays_for_all else count
+        self._paid_rounds += count
+        pays_for_all = self._paid_rounds >= self.plan.paid_by
+        self._unused_rounds = self.planned if pays_for_all else count
 
     def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
         """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
-        if is_charged(ledger, self.plan, self._name, key):
+        if is_charged(ledger, self.plan, self._run_key, key):
             return True
         if rest is None:
             return ledger.spend(rounds, key, why=why).repeated
         both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
-        return ledger.spend_both([(rest, rest_key(self._name)), (rounds, key)], both, why)[-1].repeated
+        return ledger.spend_both([(rest, rest_key(self._run_key)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
-        """Return the number of rounds of the next charge, which is a chunk, or less if fewer portions pay for all remaining rounds."""
-        unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_by_process)
+        """Return the number of rounds of the next charge: a chunk, or fewer rounds if they pay for the rest of the plan."""
+        unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_rounds)
         portions = -(-unpaid // self.plan.portion)
         return min(self.chunk, portions * self.plan.portion)
 
@@ -219,6 +224,19 @@ class Rounds(Displayed):
 
     def __reduce__(self) -> NoReturn:
         raise InternalError("rounds cannot be copied, as both copies would draw noise for one charge")
+
+
+def _participation_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
+    """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
+
+    Args:
+        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
+            client. Without passes, one round does.
+    """
+    if not plan.table.enforced_keys:
+        return None
+    limit = participation_limit(plan.table, plan.rounds, plan.rate, begins_pass=True)
+    return ParticipationCounter(limit, lambda: paid() // plan.portion)
 
 
 def whole_number(name: str, given: object, least: int) -> int:

@@ -1,4 +1,7 @@
-"""The charges of a federated run: ledger entries under the key of the run, each compared with the current file."""
+"""The charges of a federated run: ledger entries whose keys begin with the key of the run (see `Rounds`).
+
+Each charge is compared with the current file, as a key belongs to one file.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-KINDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
-# The end of a charge's key, after the key of the run and "/". The charge "beside" pays for the entries that no round performs.
-CHARGE_NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
+WORDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
+CHARGE_NAME = re.compile(rf"({'|'.join(WORDS)})-([0-9]{{6,}})|beside")  # end of a charge's key, after the key of the run and "/"
 
 
 @dataclass(slots=True)
@@ -29,53 +31,53 @@ class RunCharges:
 
     Attributes:
         rounds: Number of rounds that the charges pay for.
-        last: Highest number of a charge, for each word of `KINDS`; 0 if there is no such charge.
+        last_numbers: Highest number of a charge, for each word of `WORDS`; 0 if there is no such charge.
     """
 
     rounds: int = 0
-    last: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    last_numbers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WORDS, 0))
 
 
 def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
     """Return the charges that any process made for a run. Entries under other keys are not read.
 
     Raises:
-        LedgerError: A charge was made for another file or window, so that the cost of its rounds differs.
+        LedgerError: If a charge was made for another file or window, so that the cost of its rounds differs.
     """
-    charged, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
+    charges, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
         name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
         if name is None:
             continue
-        charged.rounds += tables.rounds(run, key, window)
-        kind, number = name.groups()
-        if kind is not None:
-            charged.last[kind] = max(charged.last[kind], int(number))
-    return charged
+        charges.rounds += tables.rounds(run, key, window)
+        word, number = name.groups()
+        if word is not None:
+            charges.last_numbers[word] = max(charges.last_numbers[word], int(number))
+    return charges
 
 
-def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Return whether the ledger has the charge `name` of the run `key`.
+def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, charge: str) -> bool:
+    """Return whether the ledger has the charge with the key `charge`, of the run with the key `key`.
 
     Raises:
-        LedgerError: The charge was made for another file or window.
+        LedgerError: If the charge was made for another file or window.
     """
-    runs = ledger.state().runs
-    if name in runs:
-        ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
-        return True
-    return False
+    run = ledger.state().runs.get(charge)
+    if run is None:
+        return False
+    ChargedTables(plan).rounds(run, key, ledger.stated_window(plan.pipeline))
+    return True
 
 
-def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
+def is_rest_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
     """Return whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 
 def run_name(ledger: Ledger, key: str) -> str:
-    """Return the name under which this login charges the run `key`, as `Ledger.own_key` does for a single charge.
+    """Return the key under which this login charges the run `key`, as `Ledger.own_key` does for a single charge.
 
-    A run whose charges this login made under the bare key, before keys had logins, goes on under it.
+    If this login has made charges under `key` itself, from before keys had logins, the run continues under `key`.
     """
     if any(payer(run.content) == ledger.who for run in ledger.runs_beginning(f"{key}/")):
         return key
@@ -84,7 +86,7 @@ def run_name(ledger: Ledger, key: str) -> str:
 
 def charge_key(key: str, number: int, chunk: int) -> str:
     """Return the ledger key of a run's charge for `chunk` rounds. Charges are numbered from 1."""
-    return f"{key}/{kind_of(chunk)}-{number:06d}"
+    return f"{key}/{charge_word(chunk)}-{number:06d}"
 
 
 def rest_key(key: str) -> str:
@@ -92,28 +94,28 @@ def rest_key(key: str) -> str:
     return f"{key}/beside"
 
 
-def kind_of(chunk: int) -> str:
-    """Return the word of `KINDS` for the key of a charge for `chunk` rounds."""
+def charge_word(chunk: int) -> str:
+    """Return the word of `WORDS` for the key of a charge for `chunk` rounds."""
     return "round" if chunk == 1 else "charge"
 
 
 class ChargedTables:
-    """The tables of the charges for the current file, by which the ledger entries of this file are recognised."""
+    """The tables that charges of the current file have, by which its ledger entries are recognised."""
 
     def __init__(self, plan: FederatedPlan) -> None:
         self._plan, self._texts = plan, dict[int, str]()
         self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 
     def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
-        """Return the number of rounds that a charge pays for; 0 if it pays for the entries that no round performs.
+        """Return the number of rounds that a charge of the run `key` pays for; 0 for the entries that no round performs.
 
         Raises:
-            LedgerError: The entry was charged for another file or window.
+            LedgerError: If the entry was charged for another file or window.
         """
         if run.key == rest_key(key):
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
-            rounds = self.rounds_of(run.pipeline)
+            rounds = self._rounds_of(run.pipeline)
         if rounds is None or run.window != window or run.content.get("kind") != "spend":
             raise LedgerError(
                 f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '
@@ -121,7 +123,7 @@ class ChargedTables:
             )
         return rounds
 
-    def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
+    def _rounds_of(self, tables: Mapping[str, Any]) -> int | None:
         """Return the number of rounds that these tables charge; None if they are not the tables of rounds of the current file."""
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:

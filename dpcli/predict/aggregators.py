@@ -1,15 +1,15 @@
 """Aggregators: how each type of mechanism answers a query from noisy votes, and what the answer costs given the votes.
 
-The parameters of the noise come from the keys of a [[mechanism]] entry.
+The parameters of the noise come from the keys of a [[mechanism]] entry. The aggregators are those of Papernot et al. 2018,
+arXiv:1802.08908.
 
-Noise is in double precision. No noisy count is released. Only the label of the largest noisy count is, or whether that count reaches a
-threshold. Rounding changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform
-number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on floating-point noise read the
-last bits of a noisy number (Mironov 2012). No such number is released here.
+Noise is in double precision. Only the label of the largest noisy count is released, or whether that count reaches a threshold. Rounding
+changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform number and noise of
+a vote or more, this has a probability below 10^-12 for each query and label. Attacks on floating-point noise read the last bits of a noisy
+number (Mironov 2012), and no noisy count is released.
 
 Every query is charged for the comparison with the threshold, even if the aggregator then abstains. Every answered query is also charged for
-its answer. The expected cost counts each answer with its probability. It serves for planning and is no guarantee (Papernot et al. 2018,
-arXiv:1802.08908, section 3.3).
+its answer. The expected cost counts each answer with its probability. It serves for planning and is no guarantee (section 3.3).
 """
 
 from __future__ import annotations
@@ -35,39 +35,41 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
 
 
-Total = Callable[[Array, Array, Array], Array]  # log q (n,), weights (n,), orders (k,) -> the sum of the divergences (k,)
+TotalRdp = Callable[
+    [Array, Array, Array], Array
+]  # log q (n,), weights (n,), orders (k,) -> the weighted sum of the divergences (k,)
 
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases of one kind.
+    """Releases of one mechanism: the answers of a session, or its comparisons with the threshold.
 
     Attributes:
-        log_q: Distinct values of log q. q bounds the probability of any outcome other than the likeliest one.
-        weights: Number of releases with each log q, or their expected number.
-        total: Function that sums the Renyi divergences of the releases.
+        log_q: Distinct values of log q, (n,). q bounds the probability of all outcomes other than the likeliest one.
+        weights: Number of releases with each log q, or their expected number, (n,).
+        total_rdp: Function that sums the Renyi divergences of the releases.
     """
 
     log_q: Array
     weights: Array
-    total: Total
+    total_rdp: TotalRdp
 
     def rdp(self, orders: Array) -> Array:
         """Return upper bounds on the sum of the divergences, (k,), at each of the orders, (k,)."""
         if not len(self.log_q):
             return np.zeros(len(orders))
-        return self.total(self.log_q, self.weights, orders)
+        return self.total_rdp(self.log_q, self.weights, orders)
 
 
-def merge_releases(log_q: Array, counted: Array, total: Total) -> Releases:
-    """Return the releases with equal log q merged into one, whose weight is the sum of theirs.
+def merge_releases(log_q: Array, weights: Array, total_rdp: TotalRdp) -> Releases:
+    """Return releases, (n,), with those of equal log q merged into one, whose weight is the sum of theirs.
 
     Args:
-        counted: (n,) weight of each release: the number of times it was made, or its probability.
+        weights: (n,) 1 for a release that was made and 0 for one that was not, or the probability of the release.
     """
     distinct, group = np.unique(log_q, return_inverse=True)
-    weights = np.asarray(np.bincount(np.ravel(group), weights=counted, minlength=len(distinct)), dtype=float)
-    return Releases(distinct[weights > 0.0], weights[weights > 0.0], total)
+    merged = np.asarray(np.bincount(np.ravel(group), weights=weights, minlength=len(distinct)), dtype=float)
+    return Releases(distinct[merged > 0.0], merged[merged > 0.0], total_rdp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +77,18 @@ class VoteCosts:
     """The cost of a session, given its votes.
 
     Attributes:
-        parts: Releases of the session, by kind.
+        releases: Comparisons with the threshold, if there is one, and answers.
         queries: Number of queries that were asked.
         answered: Number of queries that were answered, or the expected number.
     """
 
-    parts: tuple[Releases, ...]
+    releases: tuple[Releases, ...]
     queries: int
     answered: float
 
     def rdp(self, orders: Array) -> Array:
         """Return upper bounds on the Renyi divergence at each of the real orders > 1, (k,)."""
-        return np.asarray(sum((part.rdp(orders) for part in self.parts), np.zeros(len(orders))))
+        return np.asarray(sum((release.rdp(orders) for release in self.releases), np.zeros(len(orders))))
 
     def epsilon(self, delta: float, conversion: Conversion) -> tuple[float, float]:
         """Return the smallest epsilon over all real orders, and its order. Raises CannotCertify at delta = 0."""
@@ -102,13 +104,13 @@ class Aggregator(ABC):
 
     Attributes:
         abstains: Whether a query may get no answer.
-        key: Key of an entry that states the number of queries it pays for.
+        queries_key: Key of an entry that states the number of queries it pays for.
     """
 
     __slots__ = ()
 
     abstains: ClassVar[bool] = False
-    key: ClassVar[str] = "steps"
+    queries_key: ClassVar[str] = "steps"
 
     @classmethod
     @abstractmethod
@@ -127,18 +129,18 @@ class Aggregator(ABC):
 
     @classmethod
     def limit(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
-        """Return the entry limited to this number of answers, and to this number of queries if it is given and is paid for.
+        """Return the entry with these numbers of answers and queries; by default, with its own number of queries.
 
-        By default, each query is answered, and the number of queries is ignored.
+        For an aggregator that answers every query, the number of answers is the number of queries, and `queries` is ignored.
         """
         return replace(entry, steps=answers)
 
     @abstractmethod
-    def answers(self, counts: Counts, counted: Array) -> Releases:
-        """Return the releases of answers to queries with these counts, (n, m), each with the weight `counted`, (n,)."""
+    def answer_releases(self, counts: Counts, weights: Array) -> Releases:
+        """Return the answers to queries with these counts, (n, m). The weights, (n,), are as in `merge_releases`."""
 
-    def thresholds(self, largest: Array) -> tuple[Releases, ...]:
-        """Return the releases of the decision whether to answer each query.
+    def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
+        """Return the comparisons of the queries with the threshold; () if there is no threshold.
 
         Args:
             largest: (n,) largest count of each query, which is compared with the threshold after noise.
@@ -147,10 +149,10 @@ class Aggregator(ABC):
 
     @abstractmethod
     def winners(self, counts: Counts, stream: Stream) -> list[int]:
-        """Return the label with the largest noisy count, for each query with these counts, (n, m)."""
+        """Draw the label with the largest noisy count, for each query with these counts, (n, m)."""
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
-        """Return, for each query, whether its noisy `largest` reaches the threshold, so that it is answered."""
+        """Draw, for each query, whether its noisy largest count reaches the threshold, so that it is answered."""
         return [True] * len(largest)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
@@ -167,17 +169,24 @@ class Aggregator(ABC):
             f"expected gnmax or confident-gnmax, whose smooth sensitivity is known, found {type(self).__name__.lower()}"
         )
 
-    def chance(self, largest: Array) -> Array:
+    def answer_probability(self, largest: Array) -> Array:
         """Return the probability that each query is answered, (n,)."""
         return np.ones(len(largest))
 
-    def realised(self, counts: Counts, largest: Array, answered: Array) -> VoteCosts:
-        """Return the cost of a session. `answered`, (n,), is 1 for each query that was answered, 0 for the others, or a probability."""
-        return VoteCosts((*self.thresholds(largest), self.answers(counts, answered)), len(counts), float(answered.sum()))
+    def cost(self, counts: Counts, largest: Array, answered: Array) -> VoteCosts:
+        """Return the cost of a session, given its votes.
 
-    def expected(self, counts: Counts, largest: Array) -> VoteCosts:
-        """Return the expected cost of a session over its noise, for planning."""
-        return self.realised(counts, largest, self.chance(largest))
+        Args:
+            counts: (n, m) counts of the queries that were asked.
+            largest: (n,) numbers that were compared with the threshold.
+            answered: (n,) 1 for each query that was answered, and 0 for the others; or the probability of the answer.
+        """
+        releases = (*self.threshold_releases(largest), self.answer_releases(counts, answered))
+        return VoteCosts(releases, len(counts), float(answered.sum()))
+
+    def expected_cost(self, counts: Counts, largest: Array) -> VoteCosts:
+        """Return the expected cost of a session over its noise, for planning. Arguments as in `cost`."""
+        return self.cost(counts, largest, self.answer_probability(largest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +218,8 @@ class GnMax(Aggregator):
         # Every teacher votes on every query. The sensitivities of all queries therefore add up.
         return np.asarray(repeats @ answer_sensitivity.by_distance(rows, teachers), dtype=float)
 
-    def answers(self, counts: Counts, counted: Array) -> Releases:
-        return merge_releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))
+    def answer_releases(self, counts: Counts, weights: Array) -> Releases:
+        return merge_releases(log_q_gaussian(counts, self.sigma), weights, _gaussian_total(self.sigma))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +227,7 @@ class ConfidentGnMax(GnMax):
     """Gaussian noise on each count. Only queries whose noisy largest count reaches a threshold are answered."""
 
     abstains: ClassVar[bool] = True
-    key: ClassVar[str] = "queries"
+    queries_key: ClassVar[str] = "queries"
 
     threshold: float
     threshold_sigma: float
@@ -240,22 +249,22 @@ class ConfidentGnMax(GnMax):
         queries = cls.most_queries(entry) if queries is None else queries
         return replace(entry, spec=replace(entry.spec, answers=answers, queries=queries))  # type: ignore[type-var]
 
-    def thresholds(self, largest: Array) -> tuple[Releases, ...]:
+    def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
         # The bound holds for sensitivity sqrt 2. The largest count has sensitivity 1, which is equivalent to noise larger by sqrt 2.
-        return (merge_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
+        return (merge_releases(log_q, np.ones(len(log_q)), _gaussian_total(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         values, repeats = np.unique(np.rint(largest), return_counts=True)
-        of_decisions = repeats @ threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
+        of_comparisons = repeats @ threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
         of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)
-        return np.asarray(of_answers + of_decisions, dtype=float)
+        return np.asarray(of_answers + of_comparisons, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
         noisy = largest + self.threshold_sigma * normal_noise(stream, len(largest))
         return [bool(enough) for enough in noisy >= self.threshold]
 
-    def chance(self, largest: Array) -> Array:
+    def answer_probability(self, largest: Array) -> Array:
         return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma)[0]))
 
 
@@ -273,14 +282,14 @@ class LnMax(Aggregator):
         noisy = counts + self.scale * laplace_noise(stream, counts.size).reshape(counts.shape)
         return [int(label) for label in noisy.argmax(axis=1)]
 
-    def answers(self, counts: Counts, counted: Array) -> Releases:
+    def answer_releases(self, counts: Counts, weights: Array) -> Releases:
         def total(log_q: Array, weights: Array, orders: Array) -> Array:
             return total_rdp_laplace(log_q, weights, 2.0 / self.scale, orders)
 
-        return merge_releases(log_q_laplace(counts, self.scale), counted, total)
+        return merge_releases(log_q_laplace(counts, self.scale), weights, total)
 
 
-def _gaussian(sigma: float) -> Total:
+def _gaussian_total(sigma: float) -> TotalRdp:
     return lambda log_q, weights, orders: total_rdp_gaussian(log_q, weights, sigma, orders)
 
 

@@ -1,7 +1,7 @@
-"""A count of answers in a PostgreSQL database, in its own schema. Processes on several machines, or copies of a folder, can share it.
+"""The count of answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
 
-The place of a count is postgresql://...#name, where the name is unique for each fitted system in the database. The row of a count is locked
-before it is read. A commit is acknowledged only when it is durable.
+The place of a count is postgresql://...#name, where the name is unique for each fitted system in the database. The counts have their own
+schema (postgres_queries.sql). The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRIT
 
 ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-NOT_THERE = f"there is no count of queries with this name, although fitting makes one; {LOST}"
+MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"
 DENIED = (
     "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
     "count in a database needs CREATE on the database"
@@ -32,13 +32,15 @@ MEANINGS = {
     "42883": "its functions are not those of a count of queries: {text}",
     "XX": f"the server found its own data damaged ({{text}}): {LOST}",
 }
-KEPT = ServerSchema("dpcli_queries", MEANINGS, UNSURE)
+SCHEMA = ServerSchema("dpcli_queries", MEANINGS, UNSURE)
 # With 'off' or 'local', a failure of the server or of its standby may undo an acknowledged commit.
-DURABLE = (
+SET_DURABLE = (
     "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
     "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')"
 )
-UNSAFE = "SELECT name FROM pg_catalog.pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
+UNSAFE_SETTINGS = (
+    "SELECT name FROM pg_catalog.pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
+)
 INSTALLED = "SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli_queries'"
 READ = "SELECT identity, total, taken FROM dpcli_queries.budget WHERE name = %s"
 WRITE = "UPDATE dpcli_queries.budget SET taken = %s WHERE name = %s AND taken = %s"
@@ -50,6 +52,7 @@ class PostgresQueries:
 
     Args:
         url: postgresql://user@host/database#name, with the name of the count.
+        identity: Fingerprint of the session whose answers are counted.
         total: Number of answers that may be granted in all.
         new: Whether to make the count if there is none. If False, a missing count is an error.
         seconds: Longest wait for locks and answers of the server, in seconds.
@@ -83,12 +86,17 @@ class PostgresQueries:
         return current.taken + 1
 
     def _count(self, connection: Any, lock: bool = False) -> Count:
+        """Return the state of the count. Raises LedgerError if there is none, or it belongs to another session.
+
+        Args:
+            lock: Whether to lock the row until the end of the transaction.
+        """
         if connection.execute(INSTALLED).fetchone() is None:
-            raise LedgerError(f"{self._place}: {NOT_THERE}")
+            raise LedgerError(f"{self._place}: {MISSING}")
         query = f"{READ} FOR UPDATE" if lock else READ
         row = connection.execute(query, (self._name,)).fetchone()
         if row is None:
-            raise LedgerError(f"{self._place}: {NOT_THERE}")
+            raise LedgerError(f"{self._place}: {MISSING}")
         count = Count(*row)
         count.refuse_other(self._identity, self.total, self._place)
         return count
@@ -96,7 +104,7 @@ class PostgresQueries:
     def _make(self) -> None:
         """Make the schema and the row in one transaction. If another process does so at the same time, try again."""
         errors = driver().errors
-        raced = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject)
+        made_by_another = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject)
         for _ in range(ATTEMPTS):
             try:
                 with self._transaction() as connection:
@@ -104,7 +112,7 @@ class PostgresQueries:
                         if connection.execute(INSTALLED).fetchone() is None:
                             connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
                         connection.execute(ADD, (self._name, self._identity, self.total))
-                    except raced as error:
+                    except made_by_another as error:
                         raise _Raced from error
                 return
             except _Raced:
@@ -114,9 +122,9 @@ class PostgresQueries:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """Open a new connection, as forks would share an open one, and a transaction with bounded waits and a durable commit."""
-        with closing(self._connect()) as connection, bounded_transaction(connection, self._place, Limits(self._seconds), KEPT):
-            connection.execute(DURABLE)
-            unsafe = connection.execute(UNSAFE).fetchone()
+        with closing(self._connect()) as connection, bounded_transaction(connection, self._place, Limits(self._seconds), SCHEMA):
+            connection.execute(SET_DURABLE)
+            unsafe = connection.execute(UNSAFE_SETTINGS).fetchone()
             if unsafe:
                 raise LedgerError(
                     f"{self._place}: the server runs with {unsafe[0]} off: a count may not survive a power failure; {WRITTEN}"

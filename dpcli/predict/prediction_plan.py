@@ -1,4 +1,4 @@
-"""The common part of the plans of pate, pmixed, prompt and generate. A plan has the table of the file that the command performs."""
+"""The common part of the plans of pate, pmixed, prompt and generate: the table of the file, its folder and its fingerprint."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dpcli.file.toml.findings import Findings
 from dpcli.sessions.priced import FilePlan
 
 Table = TypeVar("Table")
-ALONE = Note("{text}")  # template that shows a text without any words around it
-SHOWING = Constraint(
+TEXT_ALONE = Note("{text}")  # template that shows a text without any words around it
+TEMPLATE = Constraint(
     "a text that contains {text} once",
-    lambda x: x.count("{text}") == 1,
+    lambda template: template.count("{text}") == 1,
     (("pattern", r"^(?![\s\S]*\{text\}[\s\S]*\{text\})[\s\S]*\{text\}"),),
 )
 
 
-def up_to(most: int, words: str) -> Constraint:
-    """Return the constraint of a whole number from 1 to `most`. `words` is that limit as text."""
-    return Constraint(f"a whole number from 1 to {words}", lambda x: 1 <= x <= most, (("minimum", 1), ("maximum", most)))
+def up_to(most: int, most_text: str) -> Constraint:
+    """Return the constraint of a whole number from 1 to `most`. Messages show the limit as `most_text`."""
+    return Constraint(f"a whole number from 1 to {most_text}", lambda x: 1 <= x <= most, (("minimum", 1), ("maximum", most)))
 
 
 def same_source(private: str | None, public: str | None) -> bool:
@@ -74,13 +74,13 @@ def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
     return replace(pipeline, mechanisms=tuple(mechanisms))
 
 
-def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:
+def table_of(data: bytes, path: str, table_class: type[Table], name: str) -> Table:
     """Return the table [name] of a file. Raises InvalidFile if there is no such table, or the file is invalid elsewhere."""
     table = section(data, path, name)
-    if not isinstance(table, kind):
+    if not isinstance(table, table_class):
         text, tables = toml_document(data, path)
         findings = Findings()
         findings.add("DP005", (name,), f"a [{name}] table (dpcli schema lists its keys)", "none")
         refuse(findings, tables, text, path)
-    assert isinstance(table, kind)
+    assert isinstance(table, table_class)
     return table

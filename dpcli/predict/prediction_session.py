@@ -1,4 +1,4 @@
-"""The start of a session of private prediction, the durable counts of its answers, and the file of its answers.
+"""The common part of the sessions of pate, pmixed, prompt and generate: the charge, the counts of answers, and the file of answers.
 
 `begin_session` charges a session once for all of its answers, and binds it to the content of its inputs. Every answer is then counted, so
 that a session that is interrupted and continued gives no more answers than were charged.
@@ -123,6 +123,7 @@ def begin_session(
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
+        command: Command that begins the session, as the ledger names it.
         ledger: Ledger to charge; None if there is none.
         resume: Whether to continue the session in the folder.
         moved, place: As in `AnswerCount.open`, for every count.
@@ -155,7 +156,8 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
     If earlier states of both files are restored, this function does not detect it.
 
     Args:
-        last: Number of the last answer in it, from 1; 0 if there is none.
+        path: Path of the file of answers.
+        last: Number of the last answer in the file, from 1; 0 if there is none.
     """
     if last > budget.taken():
         raise LedgerError(
@@ -172,9 +174,9 @@ def add_line(path: str, content: Mapping[str, Any]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-        before = os.fstat(descriptor).st_size
+        size_before = os.fstat(descriptor).st_size
         if os.write(descriptor, line) != len(line):
-            os.ftruncate(descriptor, before)
+            os.ftruncate(descriptor, size_before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         os.fsync(descriptor)
     finally:

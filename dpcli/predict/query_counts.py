@@ -53,7 +53,9 @@ class Count:
     """The state of the count of one fitted system.
 
     Attributes:
+        identity: Fingerprint of the system.
         total: Number of answers that may be granted in all.
+        taken: Number of answers that have been granted.
     """
 
     identity: str
@@ -96,6 +98,7 @@ class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
     Args:
+        run: Run that was charged for all answers.
         total: Number of answers that may be granted in all.
         count_name: Name of the count in the ledger.
     """

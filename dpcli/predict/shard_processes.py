@@ -1,9 +1,9 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
-One warmed process (warmed_process.py) imports the user's module and builds everything that is public, before any private value is read. No
-private value is ever sent to it. For each shard it forks a process. The fork receives the content of that shard, begins with fresh
-randomness for torch, numpy and `random`, and ends when it has sent its result. The result of a shard is therefore a function of that shard,
-of fresh entropy and of public values, whatever the user's code stores, draws or seeds. One change of the data changes one result.
+One warmed process (warmed_process.py) imports the user's module and builds everything that is public. No private value is ever sent to it.
+For each shard it forks a process, which receives the content of that shard, begins with fresh randomness for torch, numpy and `random`, and
+ends when it has sent its result. The result of a shard is therefore a function of that shard, of fresh entropy and of public values,
+whatever the user's code stores, draws or seeds. One change of the data changes one result.
 
 If forking is impossible (because of threads, or a graphics card in use), each shard has its own warmed process.
 """
@@ -49,6 +49,7 @@ class StartedWork(NamedTuple):
     """A process that has begun to work on a shard.
 
     Attributes:
+        line: Connection to the process, which ends when the connection is closed.
         own_warmed: Warmed process that was started for this shard alone; None if the process is a fork.
     """
 
@@ -88,7 +89,14 @@ class ShardProcesses:
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each shard with its result, in the order in which the processes end. Raises InputError if a process fails."""
+        """Yield the number of each shard with its result, in the order in which the processes end.
+
+        Args:
+            shards: Number and content of each shard.
+
+        Raises:
+            InputError: If a process fails.
+        """
         waiting = deque(shards)
         busy: dict[Connection, tuple[int, StartedWork]] = {}
         jobs, threads = self._jobs_and_threads(len(waiting))

@@ -1,7 +1,7 @@
-"""Disjoint shards of private data, by unit of privacy.
+"""Disjoint shards of private data, by unit of privacy, and the premises of sessions that use them.
 
-The shard of a unit depends on that unit alone. If a unit is added, removed or changed, all other units stay in their shards. One change
-therefore affects one model. If shards had equal sizes, adding or removing one record would change all of them.
+The shard of a unit depends on that unit alone. If a unit is added, removed or changed, all other units stay in their shards, and one change
+affects one model. If shards had equal sizes, adding or removing one record would change all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 KEY = b"dpcli shard 1"  # key of the hash; a new key would move units to other shards
 
 # The premises of the numbers of every session of private prediction.
-SESSIONS: Premises = (
+SESSION_PREMISES: Premises = (
     Premise(
         "No answer is drawn twice for one charge.",
         "pate, pmixed, prompt and generate with a ledger; without a ledger, the keeper of the folder",
@@ -36,8 +36,8 @@ SESSIONS: Premises = (
 )
 
 # The premises of the numbers of pate, pmixed and prompt, in addition to those of the mechanism.
-PREMISES: Premises = (
-    *SESSIONS,
+SHARD_PREMISES: Premises = (
+    *SESSION_PREMISES,
     Premise(
         "One change of a unit changes the model or the prompt of one shard, and nothing else that answers.",
         "pate, pmixed and prompt; for files and services outside of the process, the author of the model",
@@ -77,9 +77,9 @@ def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
     Args:
         salt: Public text. Another salt gives other shards.
     """
-    kind = "number" if isinstance(unit, int) else "text"
-    name = hashlib.blake2b(f"{len(salt)} {salt} {kind} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
-    return int.from_bytes(name[:16], "big") % shards
+    type_name = "number" if isinstance(unit, int) else "text"
+    digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
+    return int.from_bytes(digest[:16], "big") % shards
 
 
 def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[list[int]]:
@@ -95,9 +95,11 @@ def shards_of_texts(
 ) -> list[list[int]]:
     """Return, for each shard, the indices of its texts, in order. Blank texts are left out.
 
-    If the file names owners (`names_owners`), the shard of a text depends on its owner alone. Otherwise each text is a unit. Under
-    replace-one it is named by its index, as a text that changes keeps its index. Under the other adjacencies it is named by its content,
-    which `units` then contains, as indices change if other texts are added, removed or blanked.
+    Args:
+        units: The owner of each text if the file names owners, and the texts themselves otherwise.
+        names_owners: Whether the file names owners. Otherwise each text is a unit. Under replace-one it is named by its index, as a text
+            that changes keeps its index. Under the other adjacencies it is named by its content, as indices change if other texts are
+            added, removed or blanked.
     """
     is_named_by_index = adjacency is Adjacency.REPLACE_ONE and not names_owners
     names = range(len(units)) if is_named_by_index else units

@@ -1,9 +1,9 @@
-"""A count of queries in an SQLite file on a local disk.
+"""The count of answers in an SQLite file on a local disk.
 
 The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every
-request opens the file again. Forked processes therefore share no connection, and a request never writes to a file that has been replaced.
+request opens the file again, so that forked processes share no connection, and no request writes to a file that has been replaced.
 
-A copy of the file would be a second budget. A copy is refused, as it has another inode or is on another machine. Some copies cannot be
+A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
 restored to an earlier state. A count in a ledger or in PostgreSQL has none of these gaps.
 """
@@ -53,8 +53,6 @@ SCHEMA = (
 READ = f"SELECT {', '.join(COLUMNS)}, digest FROM budget"
 INSERT = f"INSERT INTO budget VALUES (1{', ?' * len(COLUMNS)}, ?)"
 WRITE = f"UPDATE budget SET {', '.join(f'{name} = ?' for name in COLUMNS)}, digest = ?"
-
-
 MACHINE_ID = "/etc/machine-id"
 
 
@@ -181,6 +179,7 @@ def refuse_path(path: str) -> None:
 
 
 def _refuse_network(path: str) -> None:
+    """Raise LedgerError if the path is on a network file system."""
     network = network_file_system(path)
     if network is not None:
         raise LedgerError(
@@ -211,10 +210,10 @@ def _read(connection: Any, path: str) -> Row:
     try:
         ((identity, total, taken, machine, inode, place, digest),) = rows
         row = Row(Count(identity, total, taken), FileIdentity(machine, int(inode), place))
-        sound = (*rows[0][:-1], digest) == row.values()
+        is_sound = (*rows[0][:-1], digest) == row.values()
     except (ValueError, TypeError):
-        sound = False
-    if not sound:
+        is_sound = False
+    if not is_sound:
         raise LedgerError(f"{path}: {DAMAGED}")
     return row
 
@@ -251,6 +250,7 @@ def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) 
 
 
 def _create(path: str, draft: str, count: Count) -> None:
+    """Write the file at `draft`, and link it to `path`. The draft is removed. Raises LedgerError if another count left files here."""
     _refuse_network(os.path.dirname(os.path.abspath(path)))
     leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
     if leftover is not None:

@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.vote_bounds import Counts
 
-MOST = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB
+MOST_VALUES = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB
 HINT = 'if each row has the label from each teacher, set vote_rows = "labels"'
 
 
@@ -24,9 +24,9 @@ class VoteCounts:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def row(self, place: int) -> VoteCounts:
+    def row(self, query: int) -> VoteCounts:
         """Return the votes on one query."""
-        return VoteCounts(self.counts[place : place + 1], self.teachers)
+        return VoteCounts(self.counts[query : query + 1], self.teachers)
 
     def digest(self) -> str:
         """Return the SHA-256 of the votes, which is as private as the votes."""
@@ -38,7 +38,7 @@ class VoteCounts:
         """Return the largest count of each query, (n,)."""
         return np.asarray(self.counts.max(axis=1), dtype=float)
 
-    def beyond(self, first: int, predictions: Array) -> Array:
+    def differences(self, first: int, predictions: Array) -> Array:
         """Return the largest difference between a count and the student's prediction, (k,), for the queries that start at `first`.
 
         The predicted votes are rounded down. The difference is then a whole number >= 0 that changes by at most one if one vote changes, as
@@ -87,8 +87,8 @@ def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> Vo
         raise InputError(f"{place}: expected {teachers} columns, one for the label from each teacher, found {table.shape[1]}")
     _require_all(np.isfinite(table) & (table == np.floor(table)), "whole numbers as labels", "another value", place)
     _require_all((table >= 0) & (table < classes), f"labels from 0 to {classes - 1}", "another label", place)
-    if len(table) * classes > MOST:
-        raise InputError(f"{place}: expected at most {MOST:,} counts, queries times labels, found {len(table) * classes:,}")
+    if len(table) * classes > MOST_VALUES:
+        raise InputError(f"{place}: expected at most {MOST_VALUES:,} counts, queries times labels, found {len(table) * classes:,}")
     rows = np.arange(len(table))[:, None] * classes
     counts = np.bincount(np.ravel(rows + table.astype(np.int64)), minlength=len(table) * classes)
     return VoteCounts(counts.reshape(len(table), classes), teachers)
@@ -105,8 +105,8 @@ def _table(values: Any, place: str) -> Any:
         raise InputError(f"{place}: expected rows of counts, found an array of {table.ndim} dimensions")
     if not table.size:
         raise InputError(f"{place}: expected votes, found an empty table")
-    if table.size > MOST:
-        raise InputError(f"{place}: expected at most {MOST:,} numbers, found {table.size:,}")
+    if table.size > MOST_VALUES:
+        raise InputError(f"{place}: expected at most {MOST_VALUES:,} numbers, found {table.size:,}")
     return table
 
 

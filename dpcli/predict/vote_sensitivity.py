@@ -1,9 +1,9 @@
-"""The sensitivity of the cost of a noisy choice: its change if one vote changes.
+"""The sensitivity of the cost of a noisy choice: how much the cost changes if one vote changes.
 
-The cost of an answer by GNMax depends on the votes through q alone. If one vote changes, q becomes at most B_U(q) and at least B_L(q). The
-cost increases with q up to q0, where it reaches the cost that holds for any votes. It changes fastest at q1 = B_L(q0). The smooth
-sensitivity of the cost is computed from the largest change of the cost by one vote, at each distance from the votes (Papernot et
-al. 2018, arXiv:1802.08908, Appendix B.3 and B.4: Algorithms 3 to 5, Proposition 13).
+The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one vote
+changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes. It
+changes fastest at q1 = B_L(q0). The smooth sensitivity is computed from the largest change of D by one vote, at each distance from the
+votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4 (Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class AnswerSensitivity:
 
     Attributes:
         sigma: Standard deviation of the noise on each count, in votes.
+        classes: Number of labels.
     """
 
     sigma: float
@@ -76,6 +77,7 @@ class AnswerSensitivity:
         return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
 
     def _shifted(self, log_q: Array, shift: float) -> Array:
+        """Return log of (m - 1) Phi(z + shift), at most 0, where z solves q = (m - 1) Phi(z)."""
         log_others = math.log(self.classes - 1.0)
         return np.asarray(np.minimum(log_others + log_ndtr_array(inverse_log_ndtr(log_q - log_others) + shift), 0.0))
 
@@ -88,40 +90,43 @@ class AnswerSensitivity:
     def by_distance(self, counts: Counts, teachers: int) -> Array:
         """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
 
-        The largest value is over all distances up to d, as d teachers may change their votes on one query but not on another, and the
-        sensitivities of all queries are added up. Votes are moved one by one towards the largest sensitivity, from the second label to the
-        winner or back.
+        The sensitivity is largest between q1 and q0. Votes are moved one by one until q is there: from the second label to the winner if q
+        is above q0, and from the winner to the second label if q is below q1. The result is the largest value over all distances up to d,
+        as d teachers may change their votes on one query but not on another, and the sensitivities of all queries are added up.
+
+        Args:
+            counts: (n, m) votes of `teachers` teachers for each of m labels.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
         largest = np.full((len(votes), teachers), float(self.local(np.array([self.log_q1]))[0]))
-        active = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
-        is_costly = log_q > self.log_q0
+        starts_above = log_q > self.log_q0
+        outside = np.flatnonzero(starts_above | (log_q < self.log_q1))  # queries whose q is not yet between q1 and q0
         for d in range(teachers):
-            largest[active, d] = self.local(log_q[active])
-            costly_goes_on = (log_q[active] > self.log_q0) & (votes[active, 1] > 0)
-            goes_on = np.where(is_costly[active], costly_goes_on, log_q[active] < self.log_q1)
-            active = active[goes_on]
-            if not len(active):
+            largest[outside, d] = self.local(log_q[outside])
+            is_above = (log_q[outside] > self.log_q0) & (votes[outside, 1] > 0)
+            outside = outside[np.where(starts_above[outside], is_above, log_q[outside] < self.log_q1)]
+            if not len(outside):
                 break
-            step = np.where(is_costly[active], 1, -1)
-            votes[active, 0] += step
-            votes[active, 1] -= step
-            votes[active, 1:] = np.sort(votes[active, 1:], axis=1)[:, ::-1]
-            log_q[active] = log_q_gaussian(votes[active], self.sigma)
+            step = np.where(starts_above[outside], 1, -1)
+            votes[outside, 0] += step
+            votes[outside, 1] -= step
+            votes[outside, 1:] = np.sort(votes[outside, 1:], axis=1)[:, ::-1]
+            log_q[outside] = log_q_gaussian(votes[outside], self.sigma)
         return np.maximum.accumulate(largest, axis=1)
 
 
 def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
-    """Return the largest local sensitivity of the cost of deciding whether to answer, at each distance from the votes, (n, teachers).
+    """Return the largest local sensitivity of the cost of each comparison with the threshold within distance d = 0, 1, ... (n, teachers).
 
     Args:
         largest: (n,) largest counts, in whole votes.
+        sigma: Standard deviation of the noise on the largest count, in votes.
     """
     counts = np.arange(teachers + 1.0)
     log_q = np.minimum(*log_answered(counts, threshold, sigma))
-    steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
-    local = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
+    changes = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
+    local = np.maximum(np.append(changes, 0.0), np.append(0.0, changes))  # by one more vote, and by one fewer
     votes = np.clip(np.rint(largest), 0, teachers).astype(int)
     by_distance = np.zeros((len(votes), teachers))
     for d in range(teachers):
@@ -133,7 +138,7 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
 
 
 def smooth_bound(by_distance: Array, beta: float) -> float:
-    """Return the smooth sensitivity: the largest value of e^(-beta d) times the local sensitivity at distance d.
+    """Return the smooth sensitivity: the largest value of e^(-beta d) times the local sensitivity within distance d.
 
     Source: Nissim, Raskhodnikova, Smith 2007, Definition 2.2.
     """
@@ -164,12 +169,12 @@ def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> Monoto
 
 
 def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
-    """Return a grid of log q, from one vote below the q of unanimous votes to just below `log_high`."""
+    """Return log q from one vote below the q of unanimous votes to just below `log_high`, with even steps of z in q = (m - 1) Phi(z)."""
     others, step = math.log(sensitivity.classes - 1.0), math.sqrt(2.0) / sensitivity.sigma
     high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
     low = min(-(teachers + 2.0) / (math.sqrt(2.0) * sensitivity.sigma), high) - step
-    places = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
-    return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
+    z = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
+    return np.minimum(others + log_ndtr_array(z), math.nextafter(log_high, -math.inf))
 
 
 def _never_decreases(values: Array, scale: Array | None = None) -> bool:

@@ -1,7 +1,7 @@
-"""The warmed process, from which the process of each shard is forked. Private values are sent to its forks alone.
+"""The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
-Each process has its own session and temporary folder. It also has a keeper process. When the process or its client has ended, the keeper
-ends everything that was started in the session, and removes the folder.
+Private values are sent to the forks alone. Each process has its own session and temporary folder. When the process or its client has ended,
+its keeper ends everything that was started in the session, and removes the folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpcli.predict.models.model_answers import on_private
 # A fork has no other threads than the one that forks, and numeric libraries would wait for theirs for ever. The parent therefore has one.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # Without the latter, joblib would write to /dev/shm.
-# Processes get 100 times 0.01 s between SIGTERM and SIGKILL. Trackers of shared memory ignore SIGTERM, and clean up in that time.
+# Number and distance of the checks between SIGTERM and SIGKILL. Trackers of shared memory ignore SIGTERM, and clean up in that time.
 GRACE_CHECKS, CHECK_SECONDS = 100, 0.01
 
 
@@ -87,14 +87,14 @@ def seed_generators(entropy: bytes) -> None:
     that is imported later has the same initial state in every process.
     """
 
-    def seed(name: str) -> bytes:
-        return hashlib.sha256(name.encode() + entropy).digest()
+    def seed_of(library: str) -> bytes:
+        return hashlib.sha256(library.encode() + entropy).digest()
 
-    random.seed(seed("random"))
-    np.random.seed(np.frombuffer(seed("numpy"), np.uint32))
+    random.seed(seed_of("random"))
+    np.random.seed(np.frombuffer(seed_of("numpy"), np.uint32))
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(int.from_bytes(seed("torch")[:8], "big"))
+        torch.manual_seed(int.from_bytes(seed_of("torch")[:8], "big"))
 
 
 def main(descriptor: int) -> None:
@@ -160,6 +160,7 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
 
 
 def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
+    """Do the work in its own session, with temporary files in the folder, and exit."""
     try:
         os.setsid()
         tempfile.tempdir = folder
@@ -218,6 +219,7 @@ def _work(line: Connection, place: str, work: Callable[[Any], Any]) -> None:
 
 
 def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
+    """Return True and the result of the work, or False and the error that it raised."""
     try:
         return True, on_private(place, work, argument)
     except DpcliError as error:
@@ -226,10 +228,10 @@ def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[b
 
 def _discard_output() -> None:
     """Discard the standard output and error of this process, as they may contain private values."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null_device = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+        os.dup2(null_device, descriptor)
+    os.close(null_device)
 
 
 def _reopen_files() -> None:
@@ -257,5 +259,5 @@ def _reopen_files() -> None:
 
 def _sendable_error(error: DpcliError) -> DpcliError:
     """Return an error with the message alone, so that it can be pickled and contains nothing else."""
-    kind = Unavailable if isinstance(error, Unavailable) else InputError
-    return kind(str(error))
+    error_class = Unavailable if isinstance(error, Unavailable) else InputError
+    return error_class(str(error))

@@ -57,8 +57,9 @@ def test_the_author_is_told_by_an_answer_of_the_right_shape_alone(played: Played
             played.say = {question: (200, json.dumps(changed(answer, own[:depth], now)).encode(), {})}
             if depth == len(own) and type(now) is kind and now != "":
                 continue
+            forge = forge_of(played)
             with pytest.raises(InputError) as error:
-                forge_of(played).author()
+                forge.whoami(forge.client)
             assert str(error.value).startswith(f"{question[0]} http://127.0.0.1:"), now
 
 
@@ -186,8 +187,8 @@ def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeyp
     client, said = refusing([(429, {"Retry-After": after})] * 1000, played)
     with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left to wait"):
         client.call("POST", "/x", {})
-    assert sum(slept) <= waiting.MOST_WAITING and len(said) == len(slept) == waiting.MOST_WAITING // max(
-        float(after), waiting.LEAST_WAIT
+    assert sum(slept) <= waiting.LONGEST_WAITS and len(said) == len(slept) == waiting.LONGEST_WAITS // max(
+        float(after), waiting.SHORTEST_WAIT
     )
 
 

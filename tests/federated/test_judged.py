@@ -19,7 +19,8 @@ import dpcli
 from dpcli.base.registry import SAMPLING
 from dpcli.federated.federated_plan import federated_plan
 from dpcli.federated.federated_settings import Federated
-from dpcli.federated.judged import client_noise_multiplier, participation
+from dpcli.federated.participations import participation_limit
+from dpcli.federated.round_checks import client_noise_multiplier
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
@@ -219,15 +220,16 @@ def test_participations_are_those_of_the_worst_client(scheme: str, cohort: int) 
     for rounds in range(1, 8):
         table = Federated(sampling=scheme, noise="server", clients_per_round=cohort, population=100)  # type: ignore[arg-type]
         for first in (True, False):
-            found = participation(table, rounds, Fraction(cohort, 100), first)
+            limit = participation_limit(table, rounds, Fraction(cohort, 100), first)
             most, apart = 0, rounds
             for turns in schedules(scheme, length, rounds + length):
                 for start in [0] if first else range(length):
                     seen = [turn for turn in turns if start <= turn < start + rounds]
                     most = max(most, len(seen))
                     apart = min([apart, *(b - a for a, b in itertools.pairwise(seen))])
-            assert (found.most >= most) and (found.most == 1 or found.apart <= apart)
-            assert found.most == most or not first
+            assert limit.max_participations >= most
+            assert limit.max_participations == 1 or limit.min_separation <= apart
+            assert limit.max_participations == most or not first
 
 
 def test_shares_of_clients_add_up_to_what_is_charged() -> None:

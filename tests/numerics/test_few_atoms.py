@@ -19,7 +19,7 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.numerics.contour.certified import log_delta_between
-from dpcli.numerics.contour.few_atoms import MOST_STEPS, NARROW, few_atoms
+from dpcli.numerics.contour.few_atoms import MOST_STEPS, RELATIVE_ERROR, few_atoms
 from dpcli.numerics.contour.outcomes import Outcomes
 from tests.cases import by_tier
 
@@ -83,7 +83,7 @@ def test_bounds_contain_the_sum_over_all_outcomes(cases: int) -> None:
             assert low == 0.0 or exact_delta(losses, low) >= mp.e**log_delta, (losses, epsilon, low)
             assert exact_delta(losses, high) <= mp.e**log_delta, (losses, epsilon, high)
         # near a jump of the probability, one of the ends is the jump's
-        narrow += high - low <= 4.0 * NARROW * epsilon + 1e-6 * largest
+        narrow += high - low <= 4.0 * RELATIVE_ERROR * epsilon + 1e-6 * largest
 
 
 def test_a_rare_sample_of_discrete_noise_at_a_tiny_delta_has_a_narrow_interval() -> None:

@@ -18,7 +18,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.predict import shard_processes as apart
 from dpcli.predict.pate.records import Records
-from dpcli.predict.pate.teachers import Lesson
+from dpcli.predict.pate.teachers import TeacherWork
 from dpcli.predict.pmixed.model_ensemble import ensemble
 from dpcli.predict.shard_processes import ShardProcesses
 from tests.ledger.spenders import started
@@ -286,7 +286,9 @@ def learn(inputs, labels):
 def learnt_apart(module: str, place: Path, shards: int = 1, jobs: int = 1) -> dict[int, list[int]]:
     """Return what a learner of the user's own says of each shard."""
     records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(shards)]
-    with ShardProcesses(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "it is gone", jobs) as result:
+    with ShardProcesses(
+        TeacherWork(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "it is gone", jobs
+    ) as result:
         return {number: votes.tolist() for number, votes in result.results(records)}
 
 

@@ -254,7 +254,7 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
         edited(folder, ('labeller = "stub:labeller"', 'model = "stub:model"'), words, ('"{text} ->"', '"{text} -> "')),
         stream=insecure_seed(3).noise,  # some noise leaves labels of which no prompt is good
     )
-    assert result.accuracy is not None and result.accuracy[0] > 0.9  # though only one short demonstration fits
+    assert result.accuracy is not None and result.accuracy > 0.9  # though only one short demonstration fits
     for change, message in (
         (('"stub:queries"', '"stub:long"'), "fit into the model's context"),
         (('"stub:public"', '"stub:wordy"'), "prompt.public: expected texts that fit"),

@@ -117,7 +117,7 @@ def test_a_session_that_ended_is_not_held_again(entry: str, tmp_path: Path) -> N
 def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entry: str, tmp_path: Path) -> None:
     """The note is shown when it is held, and when it is asked for again; nothing is told where all that is paid for was there."""
     plan = planned(tmp_path, entry, table=counts()[:15])
-    key = plan.aggregator.key
+    key = plan.aggregator.queries_key
     fewer = tmp_path / "fewer.toml"
     fewer.write_text(
         re.sub(rf"^{key} = \d+$", f"{key} = 15", Path(plan.path).read_text(), flags=re.MULTILINE).replace("/run", "/fewer")
@@ -269,7 +269,7 @@ def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, m
         moved[np.arange(60), random.integers(0, 4, 60)] += 1
         after = vote_counts(moved, teachers, 4, "votes")
         for guess in (np.full((60, 4), 0.25), np.full((60, 4), 0.1), random.dirichlet(np.ones(4), 60)):
-            steps = before.beyond(0, guess) - after.beyond(0, guess)
+            steps = before.differences(0, guess) - after.differences(0, guess)
             assert np.abs(steps).max() <= 1.0
 
 

@@ -34,14 +34,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     headline = (
         f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     )
-    notes = list(lint_notes(diagnostics))
-    if not is_headline:
-        notes.append(f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found")
-    if proof.lower is not None:
-        notes.append(f"proved: {account.quantity} > {proof.lower} for some data, since the pairs are attained")
-    notes += [f"not proved: {reason}" for reason in proof.reasons]
-    notes += [f"assumed: {assumption}" for assumption in proof.certificate["assumes"]]
-    notes.append(f"assumed: {account.pipeline.path or 'the file'} describes what runs (sha256 {str(account.pipeline.sha256)[:12]})")
+    notes = [*lint_notes(diagnostics), *_notes(proof, is_headline)]
     if path is not None:
         notes.append(f"certificate: {path}, sha256:{digest}; dpcli certify --check {path} checks it")
     is_over = account.exit_code == NOT_PROVED or _exceeds_cap(proof)
@@ -72,6 +65,22 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
         exit_code=exit_code,
         why="the proved epsilon exceeds the budget" if is_over else "",
     )
+
+
+def _notes(proof: Proof, is_headline: bool) -> list[str]:
+    """Return the notes about what is proved besides the headline, what is not, and what is assumed.
+
+    is_headline: whether the proved bound is that of the accountants.
+    """
+    account, notes = proof.account, []
+    if not is_headline:
+        notes.append(f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found")
+    if proof.lower is not None:
+        notes.append(f"proved: {account.quantity} > {proof.lower} for some data, since the pairs are attained")
+    notes += [f"not proved: {reason}" for reason in proof.reasons]
+    notes += [f"assumed: {assumption}" for assumption in proof.certificate["assumes"]]
+    notes.append(f"assumed: {account.pipeline.path or 'the file'} describes what runs (sha256 {str(account.pipeline.sha256)[:12]})")
+    return notes
 
 
 def _exceeds_cap(proof: Proof) -> bool:

@@ -18,7 +18,9 @@ from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 def document(gated: Gated, name: str | None, base: str) -> Document:
     """Return the report of `dpcli gate` with the most important files first.
 
-    name: name of this comment, if a pull request has several. base: base of the comparison, in words.
+    Args:
+        name: Name of this comment, if a pull request has several; None otherwise.
+        base: Base of the comparison, in words.
     """
     files = _sort_files(gated.files)
     together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _has_warning(total))))
@@ -36,35 +38,38 @@ def document(gated: Gated, name: str | None, base: str) -> Document:
 def _sort_files(files: Sequence[Judged]) -> tuple[Judged, ...]:
     """Sort files by verdict, and files with news before the others.
 
-    There are three kinds of news: files whose epsilon rises most, files with weaker promises, and new files with the largest epsilon. The
-    kinds take turns, so that many files of one kind do not displace the others in a comment with too little room.
+    Files with equal verdicts are in three queues: changed files, those of them with weaker promises, and new files, each by the rise of
+    epsilon. The queues take turns, so that many files of one queue do not displace the others in a comment with too little room.
     """
-    kinds = (
+    queues = (
         [file for file in files if file.base is not None],
-        [file for file in files if file.base is not None and _weaker(file)],
+        [file for file in files if file.base is not None and _has_weaker_promises(file)],
         [file for file in files if file.base is None],
     )
-    rank: dict[str, tuple[int, int]] = {}
-    for kind, members in enumerate(kinds):
-        for position, file in enumerate(sorted(members, key=_epsilon_rise, reverse=True)):
-            rank[file.path] = min((position, kind), rank.get(file.path, (position, kind)))
-    return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _has_news(file), rank[file.path])))
+    turns: dict[str, tuple[int, int]] = {}  # path of a file -> its first turn: its position in a queue, and the number of the queue
+    for number, queue in enumerate(queues):
+        for position, file in enumerate(sorted(queue, key=_epsilon_rise, reverse=True)):
+            turns[file.path] = min((position, number), turns.get(file.path, (position, number)))
+    return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _has_news(file), turns[file.path])))
 
 
 def _epsilon_rise(file: Judged) -> float:
     """Return the rise of epsilon; epsilon itself for a new file; inf if the rise is unknown."""
     if file.account is None:
         return 0.0
-    rise = (
-        file.account.upper
-        if file.base is None or file.epsilon_at_base_delta is None
-        else file.epsilon_at_base_delta - file.base.epsilon
-    )
-    return math.inf if math.isnan(rise) else rise
+    if file.base is None or file.epsilon_at_base_delta is None:
+        return file.account.upper
+    rise = file.epsilon_at_base_delta - file.base.epsilon
+    return math.inf if math.isnan(rise) else rise  # NaN if epsilon is infinite before and after
 
 
 def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Table, ...]:
-    """Move the rows of sums that fail or warn before the rows of files."""
+    """Return the tables with the rows of sums that fail or warn before the rows of files in the first table.
+
+    Args:
+        files: Number of rows of files, which come first.
+        warned: Number of rows of sums that fail or warn, which come next.
+    """
     if not tables or len(tables[0].rows) < files:
         return tables
     rows = tables[0].rows
@@ -73,7 +78,7 @@ def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Tab
 
 
 def error_document(error: DpcliError, name: str | None) -> Document:
-    """Return the document of a comment that nothing was judged, with the reason."""
+    """Return the document of a comment which says that nothing was judged, and why."""
     finding = Finding(".", "dpcli/stopped", "error", " ".join(str(error).split()))
     return Document(_named_headline(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
 
@@ -93,14 +98,17 @@ def _meanings(gated: Gated) -> Iterator[str]:
 
 def is_news(gated: Gated) -> bool:
     """Return whether a file fails, is waived, rises, is new, is removed or weakens its promises, or the policy changed."""
-    policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
+    has_new_policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
     unchanged = {file.path for file in gated.files if _is_unchanged(file)}
-    return policy or any(map(_has_news, gated.files)) or any(_sum_news(total, unchanged) for total in gated.together)
+    return has_new_policy or any(map(_has_news, gated.files)) or any(_is_sum_news(total, unchanged) for total in gated.together)
 
 
-def _sum_news(total: JudgedSum, unchanged: Set[str]) -> bool:
+def _is_sum_news(total: JudgedSum, unchanged: Set[str]) -> bool:
     """Return whether a sum fails, or has a warning that may be new, as a file in it changed or was not given."""
-    return total.verdict != "pass" or (_has_warning(total) and not (total.members and unchanged >= set(total.members)))
+    if total.verdict != "pass":
+        return True
+    is_unchanged = bool(total.members) and unchanged >= set(total.members)
+    return _has_warning(total) and not is_unchanged
 
 
 def _has_warning(judged: Judged) -> bool:
@@ -118,15 +126,19 @@ def _is_unchanged(file: Judged) -> bool:
 
 
 def _has_news(file: Judged) -> bool:
+    """Return whether a file does not pass, is new or removed with a warning, rises, or weakens its promises."""
     if file.verdict != "pass":
         return True
     if file.account is None:  # removed, or nothing to judge
         return _has_warning(file)
     if file.base is None or file.epsilon_at_base_delta is None:  # new
         return True
-    has_changes = file.changes or file.base.data is None  # Changes are assumed if only numbers of the base are known.
-    return bool(has_changes and _weaker(file)) or not file.epsilon_at_base_delta <= file.base.epsilon
+    if not file.epsilon_at_base_delta <= file.base.epsilon:  # it rises, or a number is NaN
+        return True
+    may_have_changed = file.changes or file.base.data is None  # Changes are assumed if only numbers of the base are known.
+    return bool(may_have_changed) and _has_weaker_promises(file)
 
 
-def _weaker(file: Judged) -> bool:
+def _has_weaker_promises(file: Judged) -> bool:
+    """Return whether a condition of a file is not passed, or its statement changed."""
     return any(condition.verdict != "pass" or condition.name == "statement" for condition in file.conditions)

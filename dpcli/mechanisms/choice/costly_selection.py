@@ -1,13 +1,15 @@
 """A score by which a private selection costs nearly as much as its bound.
 
-The bound of selection_profile.py has two parts that an order of the outcomes can attain. Let outcomes of a larger ratio P/Q be worse. Then
-every set of the best outcomes is at the edge of what a run allows. Now move each outcome of a large ratio to the place at which it adds
-most to delta. Only few outcomes are moved if delta is small. This order is not monotone in the ratio, and can cost much more than either
-order that is: of one Gaussian of noise 1, a geometric number of mean 10, and delta 1e-5, it costs 6.424, and the best monotone order costs
-4.886.
+The score orders the outcomes of a run so that both inequalities of selection_profile.py nearly hold with equality:
 
-An outcome of the pair below is a cell of losses of a run, or the failure of the release with probability INFLATED. Both are
-post-processing, and the score depends on the cell alone, so that the pair is a lower bound.
+1. Let outcomes of a larger ratio P/Q be worse. Then every set of the best outcomes is at the edge of what a run allows.
+2. Move each outcome of a large ratio to the place at which it adds most to delta. Only few outcomes are moved if delta is small.
+
+This order is not monotone in the ratio, and can cost much more than either order that is. For one Gaussian of noise 1, a geometric number
+of mean 10, and delta 1e-5, it costs 6.424, and the best monotone order 4.886.
+
+An outcome of the pair below is a cell of losses of a run, or the failure of the release, of probability INFLATED. The score depends on the
+cell alone. So the pair follows from the selection by post-processing, and gives a lower bound.
 """
 
 from __future__ import annotations
@@ -69,45 +71,50 @@ class CostlyLoss:
 @shared(32)
 def _pair(loss: CostlyLoss) -> ChordPair:
     """Return the pair, cached."""
-    chosen, trials = loss.selection, loss.selection.trials
-    log_p, log_q = _cells(chosen.run)
+    selection, trials = loss.selection, loss.selection.trials
+    log_p, log_q = _cells(selection.run)
     p, q = np.exp(log_p), np.exp(log_q)
-    order = _order(p, q, log_p - log_q, trials, chosen.epsilon)
-    log_best, log_other = (log_masses[order] + _log_rate(masses[order], trials) for log_masses, masses in ((log_p, p), (log_q, q)))
-    total = max(float(np.exp(log_sum(log_best[None, :]))[0]), float(np.exp(log_sum(log_other[None, :]))[0]), 1.0)
-    losses = log_best - log_other
-    log_other = log_other - math.log(total) - INFLATED
+    order = _order(p, q, log_p - log_q, trials, selection.epsilon)
+    # The masses of the best of K outcomes, of which each run has the masses p and q.
+    log_best_p = log_p[order] + _log_rate(p[order], trials)
+    log_best_q = log_q[order] + _log_rate(q[order], trials)
+    total = max(float(np.exp(log_sum(log_best_p[None, :]))[0]), float(np.exp(log_sum(log_best_q[None, :]))[0]), 1.0)
+    losses = log_best_p - log_best_q
+    log_best_q = log_best_q - math.log(total) - INFLATED
     # Without a trial, or after a failure, the loss is 0.
-    rest = max(1.0 - math.fsum(np.exp(log_other).tolist()), 0.5 * INFLATED)
-    losses, log_other = np.append(losses, 0.0), np.append(log_other, math.log(rest))
-    losses, log_p, log_q = (
-        (losses, log_other + losses, log_other) if not loss.mirrored else (-losses, log_other, log_other + losses)
-    )
+    failed = max(1.0 - math.fsum(np.exp(log_best_q).tolist()), 0.5 * INFLATED)
+    losses, log_best_q = np.append(losses, 0.0), np.append(log_best_q, math.log(failed))
+    log_best_p = log_best_q + losses
+    if loss.mirrored:
+        losses, log_best_p = -losses, log_best_q
     increasing = np.argsort(losses, kind="stable")
-    return ChordPair(losses[increasing], log_p[increasing], -math.inf)
+    return ChordPair(losses[increasing], log_best_p[increasing], -math.inf)
 
 
 def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
     """Return the log masses of P and of Q in cells of increasing loss, split so that none is large."""
     reaches = np.geomspace(1e-6, FURTHEST, REACHES)
     high = float(reaches[np.argmax(np.append(run.tails(reaches).p_above[:-1] <= LOG_LEAST, True))])
-    low = float(reaches[np.argmax(np.append(run.tails(-reaches[::-1]).q_below[::-1][:-1] <= LOG_LEAST, True))])
+    log_below = run.tails(-reaches[::-1]).q_below[::-1]
+    low = float(reaches[np.argmax(np.append(log_below[:-1] <= LOG_LEAST, True))])
     edges = np.unique(np.concatenate((np.linspace(-low, high, CELLS), -reaches[reaches < low], reaches[reaches < high])))
     tails = run.tails(edges)
     inside = np.logical_and.reduce([tail > -math.inf for tail in tails])
     p_above, p_below, q_above, q_below = (tail[inside] for tail in tails)
-    never, always = np.full(1, -math.inf), np.zeros(1)
-    with np.errstate(divide="ignore"):  # of cells without mass
-        masses = [
-            cells_between(np.concatenate((always, above, never)), np.concatenate((never, below, always))).log_mass
-            for above, below in ((p_above, p_below), (q_above, q_below))
-        ]
-    kept = (masses[0] > -math.inf) & (masses[1] > -math.inf)
-    log_p, log_q = masses[0][kept], masses[1][kept]
+    log_p, log_q = _cell_masses(p_above, p_below), _cell_masses(q_above, q_below)
+    kept = (log_p > -math.inf) & (log_q > -math.inf)
+    log_p, log_q = log_p[kept], log_q[kept]
     pieces = np.ceil(np.exp(np.maximum(log_p, log_q)) / LARGEST_MASS).astype(int).clip(min=1)
     log_p, log_q = (np.repeat(log_masses - np.log(pieces), pieces) for log_masses in (log_p, log_q))
     by_loss = np.argsort(log_p - log_q, kind="stable")
     return log_p[by_loss], log_q[by_loss]
+
+
+def _cell_masses(above: Array, below: Array) -> Array:
+    """Return the log masses of the cells between the losses of these log tails, and of the cells beyond the first and the last loss."""
+    never, always = np.full(1, -math.inf), np.zeros(1)
+    with np.errstate(divide="ignore"):  # of cells without mass
+        return cells_between(np.concatenate((always, above, never)), np.concatenate((never, below, always))).log_mass
 
 
 def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: float) -> IndexArray:

@@ -276,9 +276,8 @@ class ToeplitzSpec(TurnsSpec):
 
     def band(self) -> tuple[int, float]:
         column = self.column()
-        return min(len(column), self.iterations), float(column[0]) if len(column) == 1 else toeplitz_sensitivity(
-            column, self.iterations, 1, 1
-        )
+        norm = float(column[0]) if len(column) == 1 else toeplitz_sensitivity(column, self.iterations, 1, 1)
+        return min(len(column), self.iterations), norm
 
     def reached(self) -> bool:
         """Return whether the last column of the first group is not cut off at the end of the run."""

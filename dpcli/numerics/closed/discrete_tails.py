@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
 from dpcli.base.stated import total
 from dpcli.numerics.arrays import Array, np
@@ -166,6 +167,17 @@ def _deviance(x: float) -> float:
 Sizes = tuple[tuple[float, int], ...]  # pairs of a size epsilon and the number of losses of that size
 
 
+class SumMasses(NamedTuple):
+    """The distribution of a sum of losses under P: masses at increasing losses.
+
+    error: returns a bound on the error of delta at an epsilon.
+    """
+
+    masses: Array
+    losses: Array
+    error: Callable[[float], float]
+
+
 def two_point_epsilon(sizes: Sizes, delta: float) -> float:
     """Return an upper bound on the smallest epsilon at which the hockey-stick divergence of the sum is at most `delta`.
 
@@ -186,15 +198,14 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
         return 0.0
     if excess(worst) > 0.0:
         return worst
-    return min(
-        worst, bracket_root(excess, 0.0, worst, rtol=1e-12)[1] * (1.0 + 4e-16)
-    )  # the factor covers the rounding of the losses
+    epsilon = bracket_root(excess, 0.0, worst, rtol=1e-12)[1]
+    return min(worst, epsilon * (1.0 + 4e-16))  # the factor covers the rounding of the losses
 
 
-def _binomial_masses(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float], float]]:
-    """Return the masses and the losses (2j - n) epsilon of a sum of `count` equal losses, and a function for its error, which is 0.
+def _binomial_masses(epsilon: float, count: int) -> SumMasses:
+    """Return the distribution of a sum of `count` equal losses, at the losses (2j - n) epsilon.
 
-    Forty standard deviations on either side of the mean are kept. The mass beyond is below e^-700.
+    Forty standard deviations on either side of the mean are kept. The mass beyond is below e^-700, and counts as no error.
     """
     p = 1.0 / (1.0 + math.exp(-epsilon))
     reach = 40.0 * math.sqrt(count * p * (1.0 - p)) + 1000.0
@@ -204,7 +215,8 @@ def _binomial_masses(epsilon: float, count: int) -> tuple[Array, Array, Callable
     steps = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon
     log_mass = np.concatenate(([0.0], np.cumsum(steps)))
     mass = np.exp(log_mass - log_mass.max())
-    return mass / mass.sum() * (1.0 + 1e-12 + 1e-15 * len(j)), (2.0 * j - count) * epsilon, lambda _: 0.0
+    mass = mass / mass.sum() * (1.0 + 1e-12 + 1e-15 * len(j))
+    return SumMasses(mass, (2.0 * j - count) * epsilon, lambda _: 0.0)
 
 
 def _cgf(sizes: Sizes, t: float) -> float:
@@ -241,8 +253,8 @@ def _split_atoms(loss: Array, log_mass: Array, step: float) -> tuple[Array, Arra
     return np.stack((index, index + 1.0), axis=1), masses
 
 
-def _lattice_masses(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float], float]]:
-    """Return the masses under P on a window of the lattice, the losses, and a function that bounds the error of delta at an epsilon.
+def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
+    """Return the distribution on a window of the lattice that suits `delta`.
 
     The error comes from rounding, from the cyclic Fourier transform and from the mass beyond the window.
     """
@@ -270,8 +282,11 @@ def _lattice_masses(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[
     centred = np.roll(np.maximum(np.fft.irfft(np.exp(log_transform), points), 0.0), -(start % points))
     with np.errstate(over="ignore"):  # a mass far below the answer may become inf, which is on the safe side
         masses = np.exp(log_norm - t * losses + np.log(np.maximum(centred, 1e-320)))
-    beyond = min(
-        math.exp(min(float((n * log_norms(s)).sum()) - s * float(losses[-1]), 0.0)) for s in t * np.geomspace(1.0, 100.0, 25)
-    )
+    tilts = t * np.geomspace(1.0, 100.0, 25)
+    beyond = min(math.exp(min(float((n * log_norms(s)).sum()) - s * float(losses[-1]), 0.0)) for s in tilts)
     noise = 1e-15 * points * (1.0 + float(n.max()) * 1e-3)
-    return masses, losses, lambda epsilon: beyond + noise * math.exp(min(log_norm - t * max(epsilon, float(losses[0])), 0.0))
+
+    def error(epsilon: float) -> float:
+        return beyond + noise * math.exp(min(log_norm - t * max(epsilon, float(losses[0])), 0.0))
+
+    return SumMasses(masses, losses, error)

@@ -1,39 +1,53 @@
 """The privacy of the last iterate of noisy gradient descent, if no earlier iterate is seen: one Gaussian, by shifted interpolation.
 
-Let X_k = P(f_k(X_{k-1}) + Z_k) and X'_k = P(f'_k(X'_{k-1}) + Z'_k) for k = 1, ..., t, from the same X_0. All Z are independent Gaussian
-vectors of variance v^2 in each coordinate, P is the projection onto a convex set (or nothing), |f_k(x) - f_k(y)| <= c |x - y| with c <= 1,
-and |f_k(x) - f'_k(x)| <= s_k. Choose tau, numbers a_k >= 0, and z_k = c z_{k-1} + s_k - a_k >= 0 for k > tau, with z_t = 0. Let z_tau be 0
-if tau = 0, and the diameter of the set otherwise.
+Setting. For k = 1, ..., t, from the same X_0,
 
-Theorem (Bok, Su, Altschuler 2024, arXiv:2403.00278). X_t and X'_t are dominated by Gaussian noise with mu^2 = (sum of a_k^2) / v^2.
+    X_k = P(f_k(X_{k-1}) + Z_k)   and   X'_k = P(f'_k(X'_{k-1}) + Z'_k).
 
-Proof. Let Y_tau = X'_tau and Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f'_k(Y_{k-1}) + Z_k), with the Z of X and with w_k = a_k / (c z_{k-1} +
-s_k). If |X_{k-1} - Y_{k-1}| <= z_{k-1}, then |f_k(X_{k-1}) - f'_k(Y_{k-1})| <= c z_{k-1} + s_k. As P brings points no further apart,
-|X_k - Y_k| <= (1 - w_k) (c z_{k-1} + s_k) = z_k. So Y_t = X_t. Given Y_{k-1} = y, Y_k is P of f'_k(y) + Z_k, moved by the vector w_k
-(f_k(X_{k-1}) - f'_k(y)), which is random, independent of Z_k, and no longer than a_k. Given X'_{k-1} = y, X'_k is P of f'_k(y) + Z'_k. So
-each step costs at most a Gaussian with mu = a_k / v, and by post-processing, the composition of the steps after tau dominates (Y_t, X'_t).
-A Gaussian pair is the same in both directions, so that it is enough if f_k contracts for one of the two datasets.
+All Z are independent Gaussian vectors of variance v^2 in each coordinate. P is the projection onto a convex set, or nothing. f_k contracts,
+|f_k(x) - f_k(y)| <= c |x - y| with c <= 1, and |f_k(x) - f'_k(x)| <= s_k.
 
-**The best a_k for batches in turn.** s_k is s if the record is in the batch of step k, which is so once in each l steps, and 0 otherwise.
-The last use is in step t: the steps after the last use are post-processing, and those before the first one are the same in both runs. Let s
-= 1, and let tau = t - n l, so that n uses come after it. z_k >= 0 says that the sum of c^{t-j} a_j over the steps j > k is at least that of
-c^{t-j} s_j. Over all steps after tau, it exceeds that by c^{n l} z_tau. As functions of W, the sum of c^{2 (t-j)} over j > k, the first sum
-is a curve whose slopes are a_j / c^{t-j}, and sum a_j^2 is the integral of their squares. This is least for the least concave curve that is
-nowhere below the second sum. Its corners can be where i = 0, 1, ..., n uses have been counted, at (0, 0) and (W_i, U_i) with W_i = sum of
-c^{2j} for j <= (i-1) l and U_i = sum of c^{j l} for j < i, or at the end, (W, B) with W = sum of c^{2j} for j < n l and B = U_n + c^{n l}
-z_tau. The slopes from i = 1 to n grow like c^{-i l}. So the curve is one chord to the end, from (0, 0) or from (1, 1), unless point n is
-above it. If it is, n = 1 is better: then the part after point n costs as much, and that before it 1 in place of more. A tau between two
-uses is never better, because W is smaller and B larger than for the same n. With tau = 0, the end is point n. With l = 1 and no set, this
-gives mu^2 = (s / v)^2 (1 - c^t) (1 + c) / ((1 + c^t) (1 - c)).
+Theorem (Bok, Su, Altschuler 2024, arXiv:2403.00278). Choose tau, and numbers a_k >= 0 for k > tau. Let z_tau be 0 if tau = 0, and the
+diameter of the set otherwise, and let z_k = c z_{k-1} + s_k - a_k for k > tau. If all z_k >= 0 and z_t = 0, then X_t and X'_t are dominated
+by Gaussian noise with mu^2 = (sum of a_k^2) / v^2.
 
-**Batches that are drawn afresh for each step.** X and X' draw the same batches and the same noise up to tau, so that z_tau is also at most
-s (1 + c + ... + c^{tau-1}). Then let Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f_k(Y_{k-1}) + Z_k), with the batch and the noise of X, and z_k =
-c z_{k-1} - a_k. Split Z_k into two independent parts, of variances (1 - h) v^2 and h v^2. Given Y_{k-1} = y, Y_k is P of two terms: f_k(y)
-and the first part; w_k (f_k(X_{k-1}) - f_k(y)) and the second part. The first term against f'_k(y) and the first part costs as much as a
-sampled step with noise sqrt(1 - h) v. Given the first term, the second one costs at most a Gaussian with mu = a_k / (sqrt(h) v), because
-the second part is independent of the batch and of all that went before. So n sampled steps with less noise and one Gaussian dominate
-the last n steps. The least sum of a_k^2 is (c^n z_tau)^2 / (1 + c^2 + ... + c^{2 (n-1)}), and mu^2 of the Gaussian is 1 / (h v^2) times it.
-Here f_k must contract for both datasets. (Bok, Su, Altschuler 2024 split the noise in halves.)
+Proof.
+
+1. Let Y_tau = X'_tau and Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f'_k(Y_{k-1}) + Z_k), with the Z of X and w_k = a_k / (c z_{k-1} + s_k).
+2. By induction, |X_k - Y_k| <= z_k: if this holds for k - 1, then |f_k(X_{k-1}) - f'_k(Y_{k-1})| <= c z_{k-1} + s_k. P brings no two points
+   further apart, so |X_k - Y_k| <= (1 - w_k) (c z_{k-1} + s_k) = z_k. Hence Y_t = X_t.
+3. Given Y_{k-1} = y, Y_k is P of f'_k(y) + Z_k, moved by the vector w_k (f_k(X_{k-1}) - f'_k(y)). This vector is random, independent of
+   Z_k, and no longer than a_k. Given X'_{k-1} = y, X'_k is P of f'_k(y) + Z'_k.
+4. So each step costs at most a Gaussian with mu = a_k / v. The composition of the steps after tau dominates (Y_t, X'_t).
+5. A Gaussian pair is the same in both directions, so it is enough if f_k contracts for one of the two datasets.
+
+**The best a_k for batches in turn.** The record is in the batch of one step in each l. There s_k = s, and elsewhere s_k = 0. Let s = 1.
+
+1. The last use may be in step t, because the steps after it are post-processing. The steps before the first use are the same in both runs.
+   Let tau = t - n l, so that n uses come after it.
+2. z_k >= 0 if the sum of c^{t-j} a_j over the steps j > k is at least that of c^{t-j} s_j. At k = tau it exceeds that by c^{n l} z_tau.
+3. Take both sums as curves over W, the sum of c^{2 (t-j)} over j > k. The first curve has the slopes a_j / c^{t-j}, and sum a_j^2 is the
+   integral of their squares. It is least for the least concave curve that is nowhere below the second one.
+4. The corners of that curve can be at (0, 0); at the points i = 1, ..., n after i uses, (W_i, U_i) with W_i = sum of c^{2j} for
+   j <= (i-1) l and U_i = sum of c^{j l} for j < i; and at the end, (W, B) with W = sum of c^{2j} for j < n l and B = U_n + c^{n l} z_tau.
+5. The slopes from point 1 to point n grow like c^{-i l}. So the curve is one chord to the end, from (0, 0) or from (1, 1), unless point n
+   is above this chord.
+6. If it is, n = 1 is better: the part after point n costs as much, and the part before it costs 1 in place of more.
+7. A tau between two uses is never better, because W is smaller and B larger than for the same n. With tau = 0, the end is point n.
+
+With l = 1 and no set, this gives mu^2 = (s / v)^2 (1 - c^t) (1 + c) / ((1 + c^t) (1 - c)).
+
+**Batches that are drawn afresh for each step.** Here f_k must contract for both datasets.
+
+1. X and X' draw the same batches, and up to tau the same noise. So z_tau is also at most s (1 + c + ... + c^{tau-1}).
+2. Let Y_k = P(w_k f_k(X_{k-1}) + (1 - w_k) f_k(Y_{k-1}) + Z_k), with the batch and the noise of X, and let z_k = c z_{k-1} - a_k.
+3. Divide Z_k into two independent parts, of variances (1 - h) v^2 and h v^2. (Bok, Su, Altschuler 2024 take h = 1/2.) Given Y_{k-1} = y,
+   Y_k is P of the sum of two terms: f_k(y) with the first part, and w_k (f_k(X_{k-1}) - f_k(y)) with the second part.
+4. The first term, against f'_k(y) with the first part, costs as much as a sampled step with noise sqrt(1 - h) v.
+5. Given the first term, the second one costs at most a Gaussian with mu = a_k / (sqrt(h) v), because the second part is independent of the
+   batch and of everything before.
+6. So n sampled steps with less noise and one Gaussian dominate the last n steps. The least sum of a_k^2 is
+   (c^n z_tau)^2 / (1 + c^2 + ... + c^{2 (n-1)}), and mu^2 of the Gaussian is 1 / (h v^2) times it.
 """
 
 from __future__ import annotations
@@ -79,18 +93,17 @@ def _tried_uses() -> Array:
 
 
 def _from_anywhere(log_c: float, batches: int, n: Array, diameter: float) -> Array:
-    """Return the sum of a_k^2 for the last n uses, from two points at the distance `diameter`; inf if fewer uses are better."""
+    """Return the least sum of a_k^2 for the last n uses, from two points at the distance `diameter`; inf if n = 1 is better."""
     steps = n * batches
-    # The sums without their first term, 1, are the chord from (1, 1).
-    far = np.exp(steps * log_c) * diameter + math.exp(batches * log_c) * _sum(batches * log_c, n - 1.0)
-    wide = math.exp(2.0 * log_c) * _sum(2.0 * log_c, steps - 1.0)
-    uses, width = _sum(batches * log_c, n), _sum(2.0 * log_c, steps - batches + 1.0)
-    direct = far >= wide  # then (1, 1) is not above the chord from (0, 0)
-    start = np.where(direct, 0.0, 1.0)
+    # B - 1 and W - 1, as sums without their first term, 1.
+    rise = np.exp(steps * log_c) * diameter + math.exp(batches * log_c) * _sum(batches * log_c, n - 1.0)
+    run = math.exp(2.0 * log_c) * _sum(2.0 * log_c, steps - 1.0)
+    u_n, w_n = _sum(batches * log_c, n), _sum(2.0 * log_c, steps - batches + 1.0)
+    start = np.where(rise >= run, 0.0, 1.0)  # of the chord: (0, 0), unless (1, 1) is above the chord from there
     with np.errstate(over="ignore"):
-        slope = (1.0 - start + far) / np.maximum(1.0 - start + wide, np.finfo(float).tiny)
-        is_below = (n == 1.0) | (uses - start <= slope * (width - start) * (1.0 + 1e-13))
-        return np.asarray(np.where(is_below, start + slope * (1.0 - start + far), math.inf))
+        slope = (1.0 - start + rise) / np.maximum(1.0 - start + run, np.finfo(float).tiny)
+        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * (1.0 + 1e-13))
+        return np.asarray(np.where(is_below, start + slope * (1.0 - start + rise), math.inf))
 
 
 def _sum(log_ratio: float, terms: Array | float) -> Array:

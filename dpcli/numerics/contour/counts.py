@@ -9,6 +9,8 @@ separately.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from itertools import product
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -23,7 +25,7 @@ GROWTH = 1.12  # largest ratio of numbers of steps within a block
 DEPTH = 1.5  # largest difference of log delta within a block
 NODES, LONGEST = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
 ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
-HELD = 1 << 18  # entries of a table that are computed at a time
+ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
 NARROW = 1e-9  # relative width of an interval at which no other line is tried
 ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
 
@@ -49,17 +51,18 @@ def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, 
     """Return the intervals of one block. Questions with wide intervals are computed again without the far upper tail of the loss."""
     low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
     most, least = int(counts.max()), float(log_deltas.min())
+    attempts = [(loss, -math.inf)]
     capped = capped_losses(((loss, most),), least + LOG_CAPPED_SHARE)
-    for one, log_lost in ((loss, -math.inf), (capped[0][0] if capped else None, least + LOG_CAPPED_SHARE)):
+    if capped is not None:
+        attempts.append((capped[0][0], least + LOG_CAPPED_SHARE))
+    for attempt, log_lost in attempts:
         wide = np.flatnonzero(~((high - low <= NARROW * high) & np.isfinite(high)))
-        if one is None or not len(wide):
-            continue
-        try:
-            interval = _block(one, counts[wide], log_deltas[wide], log_lost)
-        except NotRepresentable:
-            continue
-        if interval is not None:
-            low[wide], high[wide] = np.fmax(low[wide], interval[0]), np.fmin(high[wide], interval[1])
+        if not len(wide):
+            break
+        with suppress(NotRepresentable):
+            interval = _block(attempt, counts[wide], log_deltas[wide], log_lost)
+            if interval is not None:
+                low[wide], high[wide] = np.fmax(low[wide], interval[0]), np.fmin(high[wide], interval[1])
     return low, high
 
 
@@ -69,7 +72,7 @@ def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tup
     line = _line(loss, t, counts, log_deltas, log_lost)
     if line is None:
         return None
-    size = max(1, HELD // len(line.log_factor))
+    size = max(1, ENTRIES_AT_A_TIME // len(line.log_factor))
     pieces = [line.epsilons(counts[i : i + size], log_deltas[i : i + size]) for i in range(0, len(counts), size)]
     return np.concatenate([low for low, _ in pieces]), np.concatenate([high for _, high in pieces])
 
@@ -82,18 +85,16 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]))
     if not math.isfinite(error_bound):
         return None
-    rise, log_far = cumulants[1:] - cumulant, log_hockey(far)
-    steps, targets = [], []
-    for n in (float(counts.min()), float(counts.max())):
-        for log_delta in (float(log_deltas.min()), float(log_deltas.max())):
-            epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
-            log_wanted = log_delta - n * cumulant + t * epsilon
-            gaps = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
-            steps += [
-                2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta),
-                2.0 * math.pi / max(float(np.nanmin(np.append(gaps, math.inf))), 1e-300),
-            ]
-            targets.append(NEGLIGIBLE + log_wanted)
+    rise, log_far = cumulants[1:] - cumulant, log_hockey(far)  # the symbols of `CountLine`
+    steps, log_targets = [], []
+    # The extreme questions decide. The aliases of each are as in `build` (integral.py).
+    for n, log_delta in product((float(counts.min()), float(counts.max())), (float(log_deltas.min()), float(log_deltas.max()))):
+        epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
+        log_wanted = log_delta - n * cumulant + t * epsilon
+        exponents = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
+        steps.append(2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta))
+        steps.append(2.0 * math.pi / max(float(np.nanmin(np.append(exponents, math.inf))), 1e-300))
+        log_targets.append(NEGLIGIBLE + log_wanted)
     step, fewest = min(steps), float(counts.min())
     width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
     ends: Array = np.asarray(width * 1.3 ** np.arange(1.0, 60.0), dtype=float)
@@ -102,7 +103,7 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
         return None
     decay = fewest * tilted.decay(ends)
     log_tails = decay + 1e-13 * fewest - np.log(math.pi * ends) + np.log1p(step / ends)
-    enough = np.flatnonzero(log_tails <= min(targets))
+    enough = np.flatnonzero(log_tails <= min(log_targets))
     if not len(enough):
         return None
     count = math.ceil(float(ends[enough[0]]) / step) + 1
@@ -211,9 +212,8 @@ class CountTable:
         ulps = 1e-15 * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
         upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, 1e-320)), math.inf)
         upper = np.logaddexp(upper, line.log_lost)
-        low = np.where(
-            total > error, base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, 1e-320)), -math.inf
-        )
+        log_least = base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, 1e-320))
+        low = np.where(total > error, log_least, -math.inf)
         gap = self._log_alias(chosen, epsilon) - low
         return np.where(gap < -1e-9, low + np.log1p(-np.exp(np.minimum(gap, -1e-9))), -math.inf), upper
 

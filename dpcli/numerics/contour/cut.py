@@ -1,17 +1,18 @@
 """Losses divided by size with a smooth weight, into a small part without a far tail and a big part; and losses without their far tail.
 
-`CutLoss` divides each outcome x: the share b(x) = 1 - exp(-e^{k (x - c)}) of it is big, and the rest is small. b is nearly 0 below c and
-nearly 1 beyond. The CGF of the small part is finite everywhere. Its transform needs few nodes, because stretched.py spaces them evenly in
-the loss where the loss grows exponentially. Of the big part only integrals over the real line are needed.
+`CutLoss` divides each outcome x: the share b(x) = 1 - exp(-e^{k (x - c)}) of it is big, and the remainder is small. b is nearly 0 below c
+and nearly 1 beyond. The CGF of the small part is finite everywhere. Its transform needs few nodes: where the loss grows exponentially,
+stretched.py spaces them evenly in the loss. Of the big part only integrals over the real line are needed.
 
-`UncutLoss` is for losses without a far tail, with b = 0. The decomposition of jump.py holds for any division of each step's outcomes, and
-so for this one too. In its third term, B = C = E_Q[r^-power]. A class of losses computes this by a method `backwards`. If instead it has a
-true attribute `mirrored`, the loss of the other direction has the same law. Then E_Q[r^-power] = E_Q[e^{power log dQ/dP}] = e^{K(power)}.
+`UncutLoss` is for losses without a far tail. Here b = 0, for which the decomposition of jump.py holds too. In its third term,
+B = C = E_Q[r^-power]. A loss has one of two attributes for this:
 
-`CappedLoss` lacks the far upper tail of a loss. At a low sampling rate this tail is so long that E[e^{t L}] explodes at a tilt far below
-the one that suits delta, although the probability of the tail is negligible. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has a
-finite CGF at every tilt. The mass that it lacks is at most E_P[e^{k (x - c)}], which is made a small share of delta and added to delta. Its
-transform is computed as for the whole loss, with the weight as one more factor.
+* A method `backwards` that returns log E_Q[r^-power].
+* A true `mirrored`. The loss of the other direction then has the same law, so E_Q[r^-power] = E_Q[e^{power log dQ/dP}] = e^{K(power)}.
+
+`CappedLoss` is a loss without its far upper tail. At a low sampling rate this tail is so long that E[e^{t L}] explodes at a tilt far below
+the one that suits delta, although the tail's probability is negligible. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has a
+finite CGF at every tilt. It lacks at most the mass E_P[e^{k (x - c)}], which is added to delta and chosen to be a small share of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bounds on delta(epsilon) of a few steps with finitely many outcomes each, by exact sums of rounded losses.
 
-No contour is narrow for a few steps of discrete noise on a rare sample at a tiny delta: one outcome far out rules the sum, and the
-characteristic function of atoms does not decay. The sum itself is short, and all of its terms are positive.
+For a few steps of discrete noise on a rare sample, at a tiny delta, no contour gives a narrow interval: one outcome far out decides, and
+the characteristic function of atoms does not decay. But the sum itself is short, and all of its terms are positive.
 
 1. Without infinite losses, delta(eps) = E_P[(1 - e^{eps - L})+] for the sum L of the steps' losses. It increases with L. So losses rounded
    up to multiples of a spacing s give an upper bound, and losses rounded down give a lower bound. Both are at most (number of steps) s away
@@ -36,7 +36,7 @@ MOST_STEPS = 6  # with more steps there are too many products, and contours are 
 MOST_PRODUCTS = 1e7  # most products of masses
 MOST_CELLS = 4e5  # most cells of a half
 PRODUCT = 0.15  # work of a product, in cells; it takes about eight nanoseconds
-NARROW = 1e-4  # the spacing moves epsilon by at most this share, up or down
+RELATIVE_ERROR = 1e-4  # the spacing moves epsilon by at most this share, up or down
 LEFT_OUT = -30.0  # logarithm of the probability of the outcomes that are left out, relative to delta
 LEAST = -640.0  # logarithm of the least delta, so that no scaled mass of one step underflows
 LARGEST = 50.0  # largest modulus of a sum of losses, so that no e^loss is far from 1
@@ -51,9 +51,10 @@ Atoms = tuple[Array, Array]  # log P and log P/Q of a step's outcomes
 
 
 def few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | None:
-    """Return the bounds for these losses near e^log_delta, or None if the steps are too many or have too many outcomes.
+    """Return bounds for these losses that are narrow near `epsilon` and e^log_delta.
 
-    epsilon: about the place for which the bounds should be narrow.
+    It is None if there are too few or too many steps, if they have too many outcomes or are not discrete, or if a delta or a loss is out
+    of range.
     """
     count = sum(n for _, n in losses)
     if not 2 <= count <= MOST_STEPS or not LEAST <= log_delta < 0.0 or not 0.0 < epsilon < math.inf:
@@ -72,14 +73,15 @@ def few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | No
             log_lost = float(np.logaddexp(log_lost, math.log(n) + masses[first - 1] + GIVEN * len(masses)))
         kept = order[first:]
         steps += [(log_p[kept], outcomes.log_ratio[kept])] * n
-    bounds = FewAtoms(steps, log_delta, log_lost, NARROW * epsilon / count)
+    bounds = FewAtoms(steps, log_delta, log_lost, RELATIVE_ERROR * epsilon / count)
     return bounds if bounds.affordable else None
 
 
 class Halves:
-    """The two halves of the composition with losses rounded to multiples of the spacing, up or down.
+    """The two halves of the composition, with losses rounded up or down to multiples of the spacing.
 
-    products: the number of products that were added up. error: a bound on the relative error of the masses.
+    products: the number of products and cumulative sums that were added up, each of which may underflow.
+    error: a bound on the relative error of the masses.
     """
 
     def __init__(self, steps: list[Atoms], spacing: float, log_scale: float, upward: bool) -> None:
@@ -95,12 +97,12 @@ class Halves:
         given = sum(GIVEN * (float((np.abs(log_p) + np.abs(ratio)).max()) + log_scale) for log_p, ratio in steps)
         self.error = given + (self.products + 10.0 * len(steps)) * ULP
         self._rounding = 2.0 * (len(masses) + len(self._first) + 300.0) * ULP
-        self.products += 2.0 * (len(masses) + len(self._first))  # those of cumulative sums, of which each may underflow
+        self.products += 2.0 * (len(masses) + len(self._first))  # of the cumulative sums
 
     def _sum(self, steps: list[Atoms], log_scale: float, upward: bool) -> tuple[Array, int]:
-        """Return the masses of the sum of the steps' losses by cell, and the index of the first cell. Counts its products in `products`.
+        """Return the masses of the sum of the steps' losses by cell, and the index of the first cell. Adds its products to `products`.
 
-        A cell k is the loss k spacing. Every mass has a factor e^log_scale for each step.
+        Cell k is the loss k * spacing. Every mass has a factor e^log_scale for each step.
         """
         total, start = np.ones(1), 0
         for log_p, ratio in steps:
@@ -124,7 +126,7 @@ class Halves:
         return total, start
 
     def deltas(self, epsilon: float) -> tuple[float, float]:
-        """Return the sum for delta(epsilon) and a bound on its absolute error, apart from that of the masses."""
+        """Return the sum of item 3, and a bound on its absolute rounding error without the error of the masses."""
         spend(float(len(self._first)))
         from_cell = math.floor(epsilon / self._spacing) + 1 - (self._start + np.arange(len(self._first))) - self._least
         at = np.clip(from_cell, 0, len(self._above) - 1)
@@ -174,7 +176,10 @@ class FewAtoms:
         return lower, upper
 
     def _change(self, is_above: Callable[[float], bool]) -> tuple[float, float]:
-        """Return an interval that halving leaves: `is_above` is false at the lower end, unless it is 0, and true at the upper end."""
+        """Return an interval in which `is_above` changes from false to true, by halving.
+
+        `is_above` is true at the upper end, which is inf if it is true nowhere. It is false at the lower end, unless that is 0.
+        """
         low, high = 0.0, max(self._largest, 0.0) + (len(self._steps) + 1.0) * self._spacing  # all rounded losses are below `high`
         if is_above(0.0):
             return 0.0, 0.0

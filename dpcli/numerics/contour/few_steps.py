@@ -1,31 +1,37 @@
-"""Bounds on delta(epsilon) of two or three Gaussian steps on Poisson samples, by quadrature over the boundary of the outcomes that count.
+"""Bounds on delta(epsilon) of two or three Gaussian steps on Poisson samples, by quadrature over the boundary of {loss > epsilon}.
 
-Let P, Q and L be the pair and the loss of the whole composition. Then delta(eps) = P(A) - e^eps Q(A) for A = {L > eps}. The outcomes of the
-n steps are x in R^n, where P and Q are mixtures of unit normal distributions. P has the mean s with the weight w_s, and Q has the mean -s;
-s_i is 0 or mu_i. (Under add-remove only one of P and Q moves, and the other one is N(0, 1). The signs are chosen so that each step's loss
-increases with its outcome.) The coordinates are x = u e + B v with e_i = kappa / mu_i, |e| = 1, and B orthonormal.
+Notation. P, Q and L are the pair and the loss of n steps together. For x in R^n, P = sum_s w_s N(s, 1) and Q = sum_s w_s N(-s, 1), where
+each s_i is 0 or mu_i. Under add-remove only one of P and Q moves, and the other one is N(0, 1). Signs are such that L increases in every
+x_i. phi is the normal density, and R = (1 - Phi) / phi is Mills' ratio. Coordinates: x = u e + B v with e_i = kappa / mu_i, |e| = 1, and
+B orthonormal.
 
-1. L increases with u, so A = {u > b(v)}. With the normal density phi and Mills' ratio R = (1 - Phi) / phi, the integral over u is closed.
-   At the boundary P and e^eps Q have the same density. Subtracting it in every term leaves
+Statement. L increases with u, so {L > eps} = {u > b(v)} for a function b. With x_b = b e + B v and s_u = s e,
 
-       delta = INT sum_s w_s phi_n(x_b - s) [R(b - s_u) - R(b)] + e^eps sum_s w_s phi_n(x_b + s) [R(b) - R(b + s_u)] dv,
+    delta(eps) = INT sum_s w_s phi_n(x_b - s) [R(b - s_u) - R(b)] + e^eps sum_s w_s phi_n(x_b + s) [R(b) - R(b + s_u)] dv.
 
-   where x_b is the boundary point, and s_u = s e. All terms are positive, so a small delta keeps its digits.
-2. The integral over each coordinate v_j is a trapezoidal sum with node distance h. If the integrand f is analytic for |Im v_j| <= a, the
-   sum errs by at most 2 M / (e^{2 pi a / h} - 1), where M bounds INT |f| on every line in the strip (Trefethen & Weideman 2014, The
-   Exponentially Convergent Trapezoidal Rule, Theorem 5.1).
-3. b is analytic in that strip. With z_i = mu_i x_i and v_j = real + i a, Im z_i = kappa Im b + mu_i B_ij a. For |Im z_i| < pi / 2, the
-   argument of each step's e^loss has the sign of Im z_i, and each step's loss has a derivative with positive real part. eps is real, so
-   the sum of the arguments is 0, and Im z_i cannot have one sign for all i. So |Im z_i| <= 2 r a, where 2 r is the range of mu_i B_ij
-   over i. As long as 2 r a < pi / 2, the derivative of L in u is not 0, and b can be continued. Also |Im b| <= a max_i |mu_i B_ij| /
-   kappa.
-4. db/dv_j is minus the mean of mu_i B_ij / kappa with the steps' derivatives as weights. Their arguments differ by at most c r a, with c
-   = 2 if only one of P and Q moves, and else c = 4. The imaginary part of such a mean is at most tan(c r a / 2) r / kappa. So Re b moves
-   by at most eta = -2 log(cos(c r a / 2)) / (c kappa).
-5. |phi(x + iy)| = phi(x) e^{y^2 / 2}, and |1 - Phi(x + iy)| <= e^{y^2 / 2} (1 - Phi(x)). So M is at most e^{(a^2 + (Im b)^2) / 2} times
-   the sum of P and e^eps Q of {u > b(v) - eta}. This is computed on the same nodes, and doubled: it is a positive integrand of the same
-   kind, and the rule errs far less than by a factor of 2 on it.
-6. Outside of the nodes' range, the integrand is at most the density of P there.
+No term is negative, so a small delta keeps its digits.
+
+Proof. delta(eps) = P(L > eps) - e^eps Q(L > eps). The integral over u > b of phi_n(x - s) is phi_n(x_b - s) R(b - s_u); likewise for -s.
+At the boundary the densities of P and e^eps Q agree. Their product with R(b) is subtracted from both.
+
+Error of the quadrature. The integral over each coordinate v_j is a trapezoidal sum with node distance h.
+
+1. If the integrand f is analytic for |Im v_j| <= a, the sum errs by at most 2 M / (e^{2 pi a / h} - 1). M bounds INT |f| on every line in
+   this strip (Trefethen and Weideman 2014, The Exponentially Convergent Trapezoidal Rule, Theorem 5.1).
+2. b is analytic in the strip if 2 r a < pi / 2, where 2 r is the range of mu_i B_ij over the steps i:
+   * Let z_i = mu_i x_i. At Im v_j = a, Im z_i = kappa Im b + mu_i B_ij a.
+   * For |Im z_i| < pi / 2, the argument of the step's e^loss has the sign of Im z_i, and the step's loss has a derivative with positive
+     real part.
+   * The sum of the arguments is 0, because eps is real. So the Im z_i do not all have one sign, and |Im z_i| <= 2 r a.
+   * So dL/du is not 0, and b can be continued. Also |Im b| <= a max_i |mu_i B_ij| / kappa.
+3. Re b moves by at most eta = -2 log(cos(c r a / 2)) / (c kappa), with c = 2 if only one of P and Q moves, and else c = 4:
+   * db/dv_j is minus the mean of mu_i B_ij / kappa, with the steps' derivatives as weights.
+   * The arguments of the weights differ by at most c r a, so the imaginary part of the mean is at most tan(c r a / 2) r / kappa. Integrate
+     over a.
+4. |phi(x + iy)| = phi(x) e^{y^2 / 2} and |1 - Phi(x + iy)| <= e^{y^2 / 2} (1 - Phi(x)). So M is at most e^{(a^2 + (Im b)^2) / 2} times the
+   sum of P and e^eps Q of {u > b(v) - eta}. This sum is computed on the same nodes and doubled: its integrand is positive and of the same
+   kind, and the rule errs on it by far less than a factor of 2.
+5. Outside of the nodes' range, the integrand is at most the density of P there.
 """
 
 from __future__ import annotations
@@ -99,10 +105,10 @@ class NodeSums(NamedTuple):
 
 
 class FewSteps:
-    """Bounds on delta of two or three steps, narrow where log delta is about `log_delta`. All steps move the same of P and Q.
+    """Bounds on delta of two or three steps, narrow where log delta is about `log_delta`. All steps move the same ones of P and Q.
 
-    spread: the node distance, in units of the one that makes the error of the quadrature negligible. The bounds hold for any.
-    affordable: whether there are nodes. If it is false, no other method may be called.
+    spread: factor of the node distance. At 1 the error of the quadrature is negligible. The bounds hold for any factor.
+    affordable: whether there are nodes. If it is false, no method may be called.
     """
 
     def __init__(self, steps: Sequence[SampledStep], log_delta: float, spread: float = 1.0) -> None:
@@ -121,37 +127,39 @@ class FewSteps:
         self._shift_along, self._shift_across = shifts @ self._along, shifts @ self._across
         self._largest = math.inf if self._moves_p else -float(self._log_rest.sum())
         self._last_boundary = np.zeros(0)
-        self._place_nodes(spread)
+        self.affordable = self._choose_distances(spread) and self._place_nodes()
 
-    def _place_nodes(self, spread: float) -> None:
-        """Choose the nodes and their distances, so that the quadrature errs by about e^-DIGITS of delta if `spread` is 1.
+    def _choose_distances(self, spread: float) -> bool:
+        """Choose the strip and the node distances, so that the quadrature errs by about e^-DIGITS of delta if `spread` is 1.
 
-        Sets `affordable`. It is false, and there are no nodes, if there would be more than MOST_NODES or if epsilon is no positive double.
+        Return False if no loss of about the probability delta is a positive double.
         """
-        slopes = self._mu * self._across  # of the steps' exponents in v
-        half_range = 0.5 * (slopes.max(axis=0) - slopes.min(axis=0))
-        rise = np.abs(slopes).max(axis=0) / self._kappa  # of Im b with Im v
         estimate = self._first_estimate()
-        self.affordable = estimate > 0.0
-        if not self.affordable:  # no loss of about this probability is a positive double
-            return
-        # Terms of P(A) are added up to delta. Their ratio is 1 plus the slope of log delta, which is about -2 log delta / epsilon.
+        if not estimate > 0.0:
+            return False
+        slopes = self._mu * self._across  # mu_i B_ij
+        r = 0.5 * (slopes.max(axis=0) - slopes.min(axis=0))
+        im_b_slope = np.abs(slopes).max(axis=0) / self._kappa
+        # P(L > eps) is delta times 1 plus the slope of -log delta, which is about -2 log delta / epsilon.
         wanted = DIGITS + math.log1p(-2.0 * self._log_delta / estimate)
-        growth = 0.5 * (1.0 + rise**2)
-        height = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / half_range)
-        turn = 2.0 if self._moves_p and self._moves_q else 1.0
-        self._boundary_shift = -np.log(np.cos(turn * half_range * height)) / (turn * self._kappa)
+        growth = 0.5 * (1.0 + im_b_slope**2)
+        a = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / r)
+        half_c = 2.0 if self._moves_p and self._moves_q else 1.0
+        self._boundary_shift = -np.log(np.cos(half_c * r * a)) / (half_c * self._kappa)  # eta
         farthest = math.sqrt(-2.0 * self._log_delta)
-        self._log_growth = growth * height**2
-        self._distance = 2.0 * math.pi * spread * height / (wanted + self._log_growth + self._boundary_shift * (farthest + 1.0))
-        self._log_decay = 2.0 * math.pi * height / self._distance
+        self._log_growth = growth * a**2
+        self._distance = 2.0 * math.pi * spread * a / (wanted + self._log_growth + self._boundary_shift * (farthest + 1.0))
+        self._log_decay = 2.0 * math.pi * a / self._distance
+        return True
+
+    def _place_nodes(self) -> bool:
+        """Place the fine and the coarse nodes. Return False, and place none, if there would be more than MOST_NODES."""
         reach = math.sqrt(2.0 * (DIGITS - self._log_delta))
         radius = reach + float(np.sqrt((self._shift_across**2).sum(axis=1)).max()) + math.sqrt(float((self._distance**2).sum()))
         counts = np.ceil(radius / self._distance)
-        self.affordable = math.isfinite(radius) and bool(np.prod(2.0 * counts + 1.0) <= MOST_NODES)
-        if not self.affordable:
-            return
-        # If steps 1 and 2 are equal, they may be exchanged, which turns v_1 into -v_1. Then v_1 >= 0 suffices.
+        if not (math.isfinite(radius) and np.prod(2.0 * counts + 1.0) <= MOST_NODES):
+            return False
+        # If steps 1 and 2 are equal, exchanging them turns v_1 into -v_1. Then v_1 >= 0 suffices.
         symmetric = bool(self._mu[0] == self._mu[1] and self._rate[0] == self._rate[1])
         ends = counts.astype(int).tolist()
         starts = [-end for end in ends]
@@ -162,12 +170,12 @@ class FewSteps:
         places = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])
         places = places[:, (places**2).sum(axis=0) <= radius * radius]
         copies = np.where(places[0] == 0.0, 1.0, 2.0) if symmetric else np.ones(places.shape[1])
-        self._fine = self._coarse = Nodes(
-            places, copies * float(np.prod(self._distance)) * (2.0 * math.pi) ** (-0.5 * len(self._mu))
-        )
+        weights = copies * float(np.prod(self._distance)) * (2.0 * math.pi) ** (-0.5 * len(self._mu))
+        self._fine = self._coarse = Nodes(places, weights)
         if places.shape[1] > MANY_NODES:
-            kept = (np.round(places / self._distance[:, None]) % 2.0 == 0.0).all(axis=0)
-            self._coarse = Nodes(places[:, kept], self._fine.weights[kept] * 2.0 ** len(axes))
+            even = (np.round(places / self._distance[:, None]) % 2.0 == 0.0).all(axis=0)
+            self._coarse = Nodes(places[:, even], weights[even] * 2.0 ** len(axes))
+        return True
 
     def _log_mixture(self, x: Array) -> tuple[Array, Array]:
         """Return log m and its derivative at outcomes x, of shape (steps, nodes)."""
@@ -230,7 +238,7 @@ class FewSteps:
     def values(self, epsilon: float, nodes: Nodes) -> NodeSums:
         """Return the sums over the nodes at epsilon > 0."""
         spend(20.0 * len(nodes.weights) * len(self._log_weights))
-        b, slip = self._boundary(epsilon, nodes)
+        b, loss_error = self._boundary(epsilon, nodes)
         sides = [self._side(b, 1.0, self._moves_p, 0.0, nodes.places), self._side(b, -1.0, self._moves_q, epsilon, nodes.places)]
         log_scale = max(float(side.exponents.max()) for side in sides)
         weights = [nodes.weights * np.exp(side.exponents - log_scale) for side in sides]
@@ -240,9 +248,9 @@ class FewSteps:
             delta += float((weight * side.difference).sum())
             rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + side.sizes) * side.difference)).sum())
             shifted_mass += float((weight * side.mass * np.exp(shift * (np.maximum(side.at, 0.0) + 1.0))).sum())
-        above = float((weights[0] * sides[0].mass * slip).sum())
+        from_boundary = 2.0 * float((weights[0] * sides[0].mass * loss_error).sum())
         aliases = 4.0 * shifted_mass * float((np.exp(self._log_growth) / np.expm1(self._log_decay)).sum())
-        return NodeSums(delta, rounding + 2.0 * above + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
+        return NodeSums(delta, rounding + from_boundary + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
 
     def _side(self, b: Array, sign: float, moves: bool, log_factor: float, places: Array) -> Side:
         """Return the terms of P (sign 1) or of e^eps Q (sign -1; log_factor is eps)."""
@@ -263,7 +271,7 @@ class FewSteps:
 
         The lower bound is also -inf, or the upper one inf, where the sums prove nothing.
 
-        delta(e) <= delta(0) <= delta(e) + e^e - 1, and e^e - 1 <= 2 e for e <= 1: that is how delta(0) is bounded.
+        delta(0) is bounded by delta(e) <= delta(0) <= delta(e) + 2 e, for 0 < e <= 1, because delta falls at a rate of at most e^e.
         """
         log_missing = self._log_delta - DIGITS
         if epsilon == 0.0:
@@ -281,8 +289,8 @@ class FewSteps:
 
         They are (0, inf, NaN) if nothing can be proved. The slope is about the tilt at which a contour would lie.
 
-        Newton's method on log delta finds epsilon, which proves nothing. The bounds are points on either side at which the bounds on delta
-        are on the right side of the target.
+        Newton's method on log delta gives an estimate. The bounds are points on both sides of it at which the bounds on delta are on the
+        right side of the target.
         """
         epsilon, slope, nodes = self._first_estimate(), math.nan, self._coarse
         for _ in range(ROUNDS):
@@ -306,7 +314,10 @@ class FewSteps:
         return max(low, 0.0), high, slope
 
     def _first_estimate(self) -> float:
-        """Return about epsilon: the larger loss of one large outcome, or of equally large ones, that have about the probability delta."""
+        """Return an estimate of epsilon: the larger of two losses of outcomes of about the probability delta.
+
+        One has a single large outcome, and the other one equally large outcomes.
+        """
         reach = math.sqrt(-2.0 * self._log_delta)
         alone = np.full_like(self._mu, reach) + self._mu
         together = alone - reach + reach / math.sqrt(len(self._mu))
@@ -315,7 +326,7 @@ class FewSteps:
 
 
 class Nodes(NamedTuple):
-    """Nodes of the quadrature. places: v, of shape (steps - 1, nodes). weights: distances and number of nodes that each stands for."""
+    """Nodes of the quadrature. places: v, of shape (steps - 1, nodes). weights: weights of the trapezoidal sum, times (2 pi)^{-n/2}."""
 
     places: Array
     weights: Array
@@ -325,8 +336,9 @@ class Side(NamedTuple):
     """The terms of P, or of e^eps Q, in the sum over shifts (first axis) and nodes.
 
     sizes: sums of the absolute values of the terms of an exponent, which tell its rounding.
-    at: b - s_u, or b + s_u. Every term is e^exponents times one of: `mass`, the integral of the density beyond b; `difference`, the
-    difference of Mills' ratios in item 1; `ratios`, their sum, or 0 without a shift.
+    at: b - s_u, or b + s_u.
+    mass, difference, ratios: factors of e^exponents: R(at), the difference of Mills' ratios in the module's statement, and their sum. The
+        sum is 0 without a shift.
     """
 
     exponents: Array

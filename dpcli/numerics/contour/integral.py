@@ -1,26 +1,27 @@
 """delta(epsilon) of a sum of privacy losses as a contour integral of its CGF K, with certified bounds on both sides.
 
-For t > 0 in the domain of K, Fourier inversion of the hockey-stick function gives
+Statement. For t > 0 in the domain of K, Fourier inversion of the hockey-stick function gives
 
     delta(eps) = 1/(2 pi) INT exp(K(z) - z eps) / (z (z+1)) dy,   z = t + i y.
 
-The integral is computed by the trapezoidal rule with node distance h. Its errors have five sources, each with a bound:
+The integral is computed by the trapezoidal rule with node distance h. There are five errors, each with a bound:
 
-* Node distance. By Poisson summation, the trapezoidal sum over all multiples of h is
-  delta(eps) + SUM_{m != 0} e^{-2 pi m t/h} delta(eps - 2 pi m/h). The terms m != 0 are called aliases. All of them are positive, so the sum
-  is an upper bound. The terms m > 0 add up to at most 1/(e^{2 pi t/h} - 1). The term -m is at most
-  exp(K(s) - s eps - 2 pi m (s-t)/h) s^s/(1+s)^{s+1} for any s > t, by Chernoff's bound on delta. This holds for any positive measure of
-  mass at most 1 in place of P.
-* Last node. Beyond y = Y the integrand is at most e^{K(t) - t eps} e^{decay(Y)} / y^2, where decay(Y) bounds the logarithm of the tilted
-  characteristic function for every y >= Y.
-* Missing mass. If the measure lacks a part of P, its contribution is added to the upper bound. For the bulk (`SplitLoss`) this is
-  Chernoff's bound on its hockey-stick divergence, and for the far tail (cut.py) it is the tail's probability. The lower bound needs no such
-  term, because the measure is at most P.
-* Rounding, and the errors of the losses' own quadratures. Both are bounded relative to the sum of the moduli.
-* Nodes that are left out. The characteristic functions that are known there bound the integrand, because the others have a modulus of at
-  most 1. For many copies of a discrete loss, whole blocks of nodes are left out by a bound that holds between two frequencies (`_sieved`).
+1. Aliases. By Poisson summation, the sum over all multiples of h is SUM_m e^{-2 pi m t/h} delta(eps - 2 pi m/h). The term m = 0 is
+   delta(eps). The other terms, the aliases, are positive, so the sum is an upper bound.
+   * The aliases with m > 0 add up to at most 1/(e^{2 pi t/h} - 1), because delta <= 1.
+   * The alias at -m is at most exp(K(s) - s eps - 2 pi m (s-t)/h) s^s/(1+s)^{s+1} for any s > t, by Chernoff's bound on delta.
+   * Both bounds hold for any positive measure of mass at most 1 in place of P.
+2. Last node. Beyond y = Y the integrand is at most e^{K(t) - t eps} e^{decay(Y)} / y^2, where decay(Y) bounds the logarithm of the tilted
+   characteristic function for every y >= Y.
+3. Missing mass. If the measure lacks a part of P, a bound on its contribution is added to the upper bound. For the bulk (`SplitLoss`) it is
+   Chernoff's bound on its hockey-stick divergence, and for the far tail (cut.py) the tail's probability. The lower bound needs no such
+   term, because the measure is at most P.
+4. Rounding, and the errors of the losses' own quadratures. Both are bounded relative to the sum of the moduli.
+5. Nodes that are left out. The integrand there is bounded by the characteristic functions that are known, because the modulus of the others
+   is at most 1. For many copies of a discrete loss, whole blocks of nodes are left out by a bound between two frequencies (`_sieved`).
 
-Saddle-point accountant: Alghamdi et al. 2022, arXiv:2208.09595; analytical Fourier accountant: Zhu, Dong, Wang 2022, arXiv:2106.08567.
+Sources: saddle-point accountant: Alghamdi et al. 2022, arXiv:2208.09595; analytical Fourier accountant: Zhu, Dong, Wang 2022,
+arXiv:2106.08567.
 """
 
 from __future__ import annotations
@@ -294,10 +295,9 @@ def build(
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
     if not math.isfinite(error_bound):
         return None
-    rise = cumulants[1:] - cumulant
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
-    log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
+    log_wanted, log_far = log_delta - cumulant + t * epsilon, cumulants[1:] - cumulant + log_hockey(far)
     # The aliases fall by e^{-2 pi t / step} on one side, and by e^{-2 pi (s - t) / step} on the other, for any s of `far`.
     exponents = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
     least = max(float(np.nanmin(np.append(exponents, math.inf))), 1e-300)
@@ -312,29 +312,26 @@ def build(
     modulus = np.exp(log_factor.real)
     if not 0.0 < modulus[0] < math.inf:
         return None
-    multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
-    left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
     angle_slope = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
-    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts  # of a modulus
-    rounding = (relative * float(modulus.sum()) + (1.0 + relative) * integrand.faded) * step / math.pi
-    rounding += 8e-16 * angle_slope * float(product(modulus, y)) * step / math.pi  # of the angles
+    rounding = _rounding(modulus, y, integrand.faded, counts, angle_slope, step)
+    missing_terms = _missing_terms(integrand, y, t, step)
     if len(y) > LONG:
         kept = modulus > LIGHT * float(modulus[0])
         rounding += float(modulus[~kept].sum()) * step / math.pi
         y, modulus, log_factor = y[kept], modulus[kept], log_factor[kept]
-    missing = (1.0 + t) * math.exp(log_lost)  # most by which K of a capped loss may be too large
+    capped = (1.0 + t) * math.exp(log_lost)  # most by which K of a capped loss may be too large
     return Contour(
         t=t,
         step=step,
         cumulant=cumulant,
-        cumulant_error=2.5 * SLACK * cumulant + error_bound + missing,
+        cumulant_error=2.5 * SLACK * cumulant + error_bound + capped,
         mean=mean,
         y=y,
         modulus=modulus,
         angle=log_factor.imag,
-        error=rounding + left_out + math.exp(integrand.log_tail),
+        error=rounding + missing_terms + math.exp(integrand.log_tail),
         far=far,
         log_far=log_far,
         spare=t + integrand.spare,
@@ -342,6 +339,23 @@ def build(
         log_lost=log_lost,
         deviation=math.fsum(deviations),
     )
+
+
+def _rounding(modulus: Array, y: Array, faded: float, counts: float, angle_slope: float, step: float) -> float:
+    """Return a bound on the rounding error of the trapezoidal sum, plus `faded` of a `Factor`.
+
+    counts: the number of steps. angle_slope: a bound on the slope of the terms of an angle in y.
+    """
+    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts  # of a modulus
+    of_moduli = (relative * float(modulus.sum()) + (1.0 + relative) * faded) * step / math.pi
+    return of_moduli + 8e-16 * angle_slope * float(product(modulus, y)) * step / math.pi
+
+
+def _missing_terms(integrand: Factor, y: Array, t: float, step: float) -> float:
+    """Return a bound on the error of the trapezoidal sum from terms that losses left out of their characteristic functions."""
+    frequencies: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
+    weights = 1.0 / np.hypot(t, frequencies) / np.hypot(t + 1.0, frequencies)
+    return integrand.error_bound * float(weights.sum()) * step / math.pi
 
 
 @remembered(128)
@@ -583,35 +597,36 @@ def factor_without_bulk(
     """
     if place.epsilon <= 0.0:
         return None
-    spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
-    common = [(part, rise, n) for part, n in tilted if (rise := getattr(part, "rise", None)) is not None]
+    undivided: list[tuple[Any, int]] = [(part, n) for part, n in tilted if hasattr(part, "rise")]
     divisible: list[tuple[Any, int]] = [(part, n) for part, n in tilted if not hasattr(part, "rise")]
-    if not divisible:
+    if not divisible or not all(hasattr(part, "split") for part, _ in divisible):
         return None
-    log_common = sum((n * rise(spare) for _, rise, n in common), 0.0 * spare)
+    spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
+    log_undivided = sum((n * part.rise(spare) for part, n in undivided), 0.0 * spare)
     # One logarithm has an absolute error, which counts as often as the step, however little the step's loss.
     sizes = math.fsum(n * (abs(part.mean) + math.sqrt(part.variance)) for part, n in tilted)
-    rounding = SLACK * (counts + np.abs(log_common)) + 1e-14 * (1.0 + place.t + spare) * sizes
-    if not all(hasattr(part, "split") for part, _ in divisible):
-        return None
+    rounding = SLACK * (counts + np.abs(log_undivided)) + 1e-14 * (1.0 + place.t + spare) * sizes
     for share in levels:
-        divided = [(part.split(share * place.epsilon), part, n) for part, n in divisible]
-        log_spare = sum((n * (halves.bulk_cgf(spare) + spare * part.mean) for halves, part, n in divided), log_common) + rounding
+        divided = [(part.split(share * place.epsilon), n) for part, n in divisible]
+        log_bulk = log_undivided
+        for (halves, n), (part, _) in zip(divided, divisible, strict=True):
+            log_bulk = log_bulk + n * (halves.bulk_cgf(spare) + spare * part.mean)
+        log_spare = log_bulk + rounding
         if float((log_spare - spare * place.epsilon + log_hockey(place.t + spare)).min()) <= place.log_wanted + negligible:
             break
     else:
         return None
-    end = _end(lambda y: np.logaddexp.reduce([math.log(n) + halves.decay(y) for halves, _, n in divided]), place, ENOUGH_NODES)
+    end = _end(lambda y: np.logaddexp.reduce([math.log(n) + halves.decay(y) for halves, n in divided]), place, ENOUGH_NODES)
     if end is None:
         return None
     last_frequency, log_tail = end
     count = math.ceil(last_frequency / place.step) + 1
     log_phi, log_ratio = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)  # of phi^n, and of B^n / phi^n
     log_error = NEGLIGIBLE - math.log(counts)
-    for halves, _, n in divided:
+    for halves, n in divided:
         log_phi_of_one, log_ratio_of_one = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
         log_phi, log_ratio = log_phi + n * log_phi_of_one, log_ratio + n * log_ratio_of_one
-    for part, _, n in common:
+    for part, n in undivided:
         log_phi = log_phi + n * part.centred(place.step, count, log_error)
     bulk_is_larger = log_ratio.real > 1.0  # there phi decays sooner than B
     log_difference = np.log(-np.expm1(np.where(bulk_is_larger, -log_ratio, log_ratio)))
@@ -621,7 +636,7 @@ def factor_without_bulk(
         multiples=np.arange(count),
         spare=spare,
         log_spare=log_spare,
-        error_bound=_error_bound([(halves, n) for halves, _, n in divided]),
+        error_bound=_error_bound(divided),
         extent=count,
     )
 

@@ -1,32 +1,48 @@
 """Bounds on delta(epsilon) if one big loss among many small ones decides it: few steps, or a low sampling rate.
 
-In this case the loss of a step is nearly log-normal, and the CGF at the tilt that suits delta is determined by outcomes that never happen.
-The principle of a single big jump says that a large sum of heavy-tailed terms almost always contains one large term. So each step's outcome
-x is made big with a probability b(x), which rises smoothly from 0 to 1 as the loss passes epsilon (cut.py). Let A be the event that some
-step's outcome is big. Given A, and given its complement, the outcomes still have the likelihood ratio e^S of the whole composition. So
+Here a step's loss is nearly log-normal. At the tilt that suits delta, outcomes that never happen determine its CGF, and one contour for the
+whole loss gives wide bounds. But a large sum of heavy-tailed terms almost always contains one large term (the principle of a single big
+jump: Foss, Korshunov, Zachary 2013, An Introduction to Heavy-Tailed and Subexponential Distributions). So big outcomes are treated apart.
 
-    delta(eps) = E_P[(1 - e^{eps - S})+ ; no A]  +  P(A) - e^eps Q(A)  +  E_Q[(e^eps - e^S)+ ; A].
+Notation. L is the loss of one step, S the sum over all steps. An outcome x of a step is big with probability b(x), which rises smoothly
+from 0 to 1 as the loss passes epsilon (cut.py). A is the event that the outcome of some step is big.
 
-* The first term is the contour integral of the small parts. They are a positive measure of mass at most 1, so every certificate of
-  integral.py holds for them. Their CGF is finite at every tilt.
-* The second term has a closed form. Q(A) = 1 - prod (1 - Q(b))^n, and P(A) likewise. P(A) - Q(A) is computed directly, so that
-  nothing cancels.
-* The third term is at least 0. For every lambda > 0, (e^eps - e^s)+ <= e^eps h(lambda) e^{-lambda (s - eps)} with
-  h(lambda) = lambda^lambda / (1 + lambda)^{1 + lambda}. So the term is at most e^{(1 + lambda) eps} h(lambda) E_Q[e^{-lambda S}; A]. This
-  expectation is prod B^n - prod C^n, where B = E_Q[e^{-lambda L}], and C is the same integral over the small part. The bound is negligible,
-  because big losses lie well above epsilon. If epsilon is larger than the level of the cut, e^eps Q(A) still bounds the term.
-* A loss whose lower tail is as long as the upper one has no finite moment B. Let D be the event that no step's loss lies in the lower tail,
-  defined by the mirror image of b. On D the bound holds with B and C restricted to D. Off D, e^eps Q(A, not D) is added, which is tiny
-  because it needs two rare outcomes.
+Statement.
 
-For some steps the big outcomes are left out instead of belonging to A (cut_rows.py). Let E be the event that some step has such an outcome.
-delta(eps) exceeds the mean without E by at most P(E). Without E the decomposition holds, with P(A) and Q(A) smaller by shares P(E) and
-Q(E) <= P(E). So an error of P(E) (1 + e^eps Q(A)) on both sides covers this.
+    delta(eps) = E_P[(1 - e^{eps - S})+ ; no A]  +  [P(A) - e^eps Q(A)]  +  E_Q[(e^eps - e^S)+ ; A].
 
-If one loss near epsilon decides, the bulk of the tilted small parts outweighs it by many orders of magnitude, and their transform hardly
-decays. Then the contour is built from S^n - B^n (`factor_without_bulk` in integral.py), where S is a small part and B its bulk below a
-share of epsilon. The share is so low that B^n alone contributes nearly nothing to delta. The choice of the share and the tilt decides only
-how narrow the bounds are; they hold for every choice.
+Proof. b is the same function under P and Q, so the likelihood ratio remains e^S given A, and given its complement. On A, use
+
+    (1 - e^{eps - S})+ = 1 - e^{eps - S} + (e^{eps - S} - 1)+   and   E_P[f e^{-S}; A] = E_Q[f; A].
+
+First term. It is a contour integral of the small parts: each step's measure (1 - b) P. This measure has mass at most 1, so all bounds of
+integral.py hold. Its CGF is finite at every tilt.
+
+Second term. Q(A) = 1 - prod (1 - Q(b))^n, and likewise P(A). P(A) - Q(A) is computed from P(b) - Q(b), so that no digits cancel.
+
+Third term. It is at least 0. Two upper bounds:
+
+1. (e^eps - e^S)+ <= e^eps, so it is at most e^eps Q(A).
+2. For every lambda > 0, (1 - u)+ <= h u^-lambda with h = lambda^lambda / (1 + lambda)^{1 + lambda}. With u = e^{S - eps}, the term is at
+   most e^{(1 + lambda) eps} h E_Q[e^{-lambda S}; A].
+3. E_Q[e^{-lambda S}; A] = prod B^n - prod C^n, where B = E_Q[e^{-lambda L}], and C is the same integral over the small part.
+
+The second bound is negligible if big losses lie well above epsilon. If epsilon is above the level of the cut, the first one is better.
+
+A long lower tail. Then B may be infinite. Let D be the event that no step's loss is in the lower tail, which is cut off by the mirror image
+of b. On D, item 2 holds with B and C restricted to D. Off D, the first bound adds e^eps Q(A, not D). It needs two rare outcomes.
+
+Big outcomes that are left out. For some steps (cut_rows.py), big outcomes are in neither A nor the small part. Let E be the event that such
+an outcome occurs.
+
+1. 0 <= (1 - e^{eps - S})+ <= 1, so delta exceeds its mean without E by at most P(E).
+2. E and A are about different steps. So without E, the second term is P(A) (1 - P(E)) - e^eps Q(A) (1 - Q(E)).
+3. Q(E) <= P(E), because big losses are positive. So an error of P(E) (1 + e^eps Q(A)) on both sides covers items 1 and 2.
+
+Contours without bulk. If one loss near epsilon decides, the bulk of the small parts outweighs it by many orders of magnitude at the tilt,
+and the transform hardly decays. Then the integrand is made from phi^n - B^n (`factor_without_bulk` in integral.py). Here phi is the
+transform of a small part, and B that of its bulk, the losses below a share of epsilon. The share is so low that the bulk alone adds nearly
+nothing to delta. The bounds hold for every share and tilt, which decide only how narrow they are.
 """
 
 from __future__ import annotations
@@ -37,6 +53,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -67,69 +84,76 @@ MAX_EPSILON = 300.0  # largest epsilon for which the second term does not overfl
 
 Divided = CutLoss | CutRows | UncutLoss
 Cut = Sequence[tuple[Divided, int]]  # the parts of a composition
-Way = tuple[float, float, Method]  # arguments of `build`: the tilt, about log delta, and the factor
+
+
+class Plan(NamedTuple):
+    """Arguments of `build`. t: the tilt. log_chernoff: logarithm of Chernoff's bound there. log_delta: an estimate."""
+
+    t: float
+    log_chernoff: float
+    log_delta: float
+    factor: Method
 
 
 def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
     """Return a contour of the small parts near `epsilon`, or None if none decays soon enough. Arguments as of `jump`."""
     z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, TILTS)
-    totals = log_hockey(z) - z * epsilon + sum(n * loss.cgf(z) for loss, n in losses)
-    totals = np.where(np.isfinite(totals), totals, np.inf)
-    chernoff = min(float(totals.min()), 0.0)
-    ways: list[Way] = [(float(z[totals.argmin()]), chernoff - 2.0, whole_factor)]
-    bulk = _without_bulk(losses, epsilon, z, totals, floor)
-    if bulk is not None:
-        bound, way = bulk
-        ways.append(way)
-        if chernoff - bound > BULK_GAIN:
-            ways.reverse()
+    log_bounds = log_hockey(z) - z * epsilon + sum(n * loss.cgf(z) for loss, n in losses)
+    log_bounds = np.where(np.isfinite(log_bounds), log_bounds, np.inf)
+    log_chernoff = min(float(log_bounds.min()), 0.0)
+    plans = [Plan(float(z[log_bounds.argmin()]), log_chernoff, log_chernoff - 2.0, whole_factor)]
+    bulkless = _plan_without_bulk(losses, epsilon, z, log_bounds, floor)
+    if bulkless is not None:
+        plans.append(bulkless)
+        if log_chernoff - bulkless.log_chernoff > BULK_GAIN:
+            plans.reverse()
     cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)
-    quick = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
-    tries = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), ways))
-    for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
-        cells = quick if factor is whole_factor and len(ways) > 1 else math.inf
-        with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < cut_losses <= MANY else 1.0):
-            at = log_least if log_delta is None else log_delta
-            contour = build(losses, at, t, factor, epsilon=epsilon, negligible=negligible)
+    few_cells = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
+    attempts = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), plans))
+    for number, (negligible, plan) in enumerate(attempts, start=1):
+        cells = few_cells if plan.factor is whole_factor and bulkless is not None else math.inf
+        share = 0.5 if number < len(attempts) and FEW < cut_losses <= MANY else 1.0
+        with suppress(NotRepresentable), allowance(cells, share=share):
+            about = plan.log_delta if log_delta is None else log_delta
+            contour = build(losses, about, plan.t, plan.factor, epsilon=epsilon, negligible=negligible)
             if contour is not None:
                 return contour
     return None
 
 
-def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: float) -> tuple[float, Way] | None:
-    """Return Chernoff's bound without the bulk, and the way to the contour, for the highest share that serves.
+def _plan_without_bulk(losses: Cut, epsilon: float, z: Array, log_bounds: Array, floor: float) -> Plan | None:
+    """Return the plan of a contour without the bulk, for the first of BULK_SHARES at which the bulk alone hardly reaches epsilon.
 
-    It is None if at every share the bulk alone may reach epsilon. totals: exponents of Chernoff's bound with the bulk, at the tilts z.
+    It is None if there is no such share. log_bounds: logarithms of Chernoff's bound with the bulk, at the tilts z.
     """
     far = np.geomspace(20.0, 3e3, TILTS) / epsilon
     for share in BULK_SHARES:
-        spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
-        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + LOG_BULK_DELTA:
+        bulk_bounds = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
+        if not float(np.nanmin(np.append(bulk_bounds, math.inf))) <= floor + LOG_BULK_DELTA:
             continue
-        rest = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
-        bounds = totals + np.minimum(rest, 0.0)
-        best = _cheapest(z, np.where(np.isfinite(bounds), bounds, np.inf), totals, floor)
-        if not math.isfinite(bounds[best]):
+        log_beyond = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
+        bounds = log_bounds + np.minimum(log_beyond, 0.0)
+        best = _cheapest(z, np.where(np.isfinite(bounds), bounds, np.inf), log_bounds, floor)
+        log_chernoff = float(bounds[best])
+        if not math.isfinite(log_chernoff):
             return None
-        bound = float(bounds[best])
-        return bound, (
-            float(z[best]),
-            max(bound - CHERNOFF_EXCESS, floor),
-            partial(factor_without_bulk, levels=(share,), negligible=math.inf),
-        )
+        factor = partial(factor_without_bulk, levels=(share,), negligible=math.inf)
+        return Plan(float(z[best]), log_chernoff, max(log_chernoff - CHERNOFF_EXCESS, floor), factor)
     return None
 
 
-def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
-    """Return the index of the tilt that allows the largest node distance, among the tilts at which Chernoff's bound is nearly the best.
+def _cheapest(z: Array, bounds: Array, log_bounds: Array, floor: float) -> int:
+    """Return the index of the tilt that allows the largest node distance, among those at which `bounds` is nearly the least.
 
     Where the CGF has begun to rise steeply, a slightly smaller tilt makes the aliases much smaller.
+
+    bounds, log_bounds: logarithms of Chernoff's bound at the tilts z, without and with the bulk.
     """
     farther = z[None, :] - z[:, None]
     with np.errstate(all="ignore"):
-        gaps = np.where(farther > 0.0, (totals[None, :] - floor + CHERNOFF_EXCESS) / farther, np.inf)
+        gaps = np.where(farther > 0.0, (log_bounds[None, :] - floor + CHERNOFF_EXCESS) / farther, np.inf)
         steps = np.minimum(z / (CHERNOFF_EXCESS - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
-    return int(np.where(chernoff <= float(chernoff.min()) + TILT_SLACK, steps, 0.0).argmax())
+    return int(np.where(bounds <= float(bounds.min()) + TILT_SLACK, steps, 0.0).argmax())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,12 +237,12 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
 
 def _log_moment_difference(losses: Cut, power: Array) -> Array:
     """Return an upper bound on log of (prod B^n - prod C^n), which is at most prod B^n sum n (B - C) / B."""
-    total, shares = np.zeros_like(power), []
+    log_product, log_shares = np.zeros_like(power), []
     for loss, n in losses:
-        log_whole, log_share = loss.log_inverse_moments(power)
-        total = total + n * log_whole
-        shares.append(math.log(n) + log_share)
-    return np.asarray(total + np.logaddexp.reduce(shares))
+        log_b, log_share = loss.log_inverse_moments(power)
+        log_product = log_product + n * log_b
+        log_shares.append(math.log(n) + log_share)
+    return np.asarray(log_product + np.logaddexp.reduce(log_shares))
 
 
 def log_third_term(losses: Cut, epsilon: float) -> float:

@@ -1,7 +1,7 @@
 """The method of one big jump (jump.py) for a composition: the choice of the level at which the losses are cut.
 
-`jump_to` is for a known epsilon. `epsilon_by_jump` finds epsilon for a given delta by cutting at several levels. The estimates that choose
-a level, such as those of `LoneRows` for many losses of one family, are not bounds. The results of both functions are bounds for any level.
+`jump_to` bounds delta at a known epsilon. `epsilon_by_jump` bounds epsilon at a given delta, by cuts at several levels. The results of both
+are bounds for any level. The estimates that choose a level are no bounds.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
@@ -45,6 +46,17 @@ HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the ou
 LOG_CUT_OFF = -28.0  # log of the mass that may be cut off below the level, relative to delta
 
 
+class Core(NamedTuple):
+    """About the mean and the standard deviation of the sum of the losses without rare outcomes."""
+
+    mean: float
+    deviation: float
+
+    def epsilon(self, log_delta: float) -> float:
+        """Return about the epsilon at which delta is e^log_delta, by a normal approximation."""
+        return self.mean + self.deviation * _normal_score(log_delta - math.log(self.deviation))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LoneRows:
     """Losses of the remove direction as rows of a table, with the loss of row i added `counts[i]` times. Its results are estimates."""
@@ -72,12 +84,12 @@ class LoneRows:
     def core(self, log_mass: float) -> tuple[float, float]:
         """Return the sums of E_P[L] and of E_P[L^2], without the largest outcomes, of total probability e^log_mass."""
         mu, q = self.table.shifts, self.table.weights
-        rest = math.log(float(self.counts.sum())) - log_mass
-        x = np.linspace(-TAIL, math.sqrt(2.0 * rest) + float(mu.max()), NODES)[None, :].repeat(len(mu), axis=0)
+        depth = math.log(float(self.counts.sum())) - log_mass
+        x = np.linspace(-TAIL, math.sqrt(2.0 * depth) + float(mu.max()), NODES)[None, :].repeat(len(mu), axis=0)
         base, ratio = self.table.line(x)
         weights = np.exp(base + ratio) * (x[0, 1] - x[0, 0])
         log_tail = np.logaddexp(np.log1p(-q)[:, None] + log_ndtr_array(-x), np.log(q)[:, None] + log_ndtr_array(mu[:, None] - x))
-        weights[log_tail < -rest] = 0.0
+        weights[log_tail < -depth] = 0.0
         return float(self.counts @ (weights * ratio).sum(axis=1)), float(self.counts @ (weights * ratio**2).sum(axis=1))
 
 
@@ -85,14 +97,17 @@ def in_rows(losses: Losses) -> tuple[LoneRows | None, Losses]:
     """Return the losses that form rows of one table, or None if they are few, and the other losses."""
     if len(losses) < FEWEST_IN_TABLE:
         return None, losses
-    each = [row_of(loss) for loss, _ in losses]
-    inside = [row is not None and row.family is ShiftedRemove for row in each]
-    if sum(inside) < FEWEST_IN_TABLE:
+    rows, members, others = [], [], []
+    for loss, count in losses:
+        row = row_of(loss)
+        if row is not None and row.family is ShiftedRemove:
+            rows.append(row)
+            members.append((loss, count))
+        else:
+            others.append((loss, count))
+    if len(rows) < FEWEST_IN_TABLE:
         return None, losses
-    chosen = tuple(part for part, into in zip(losses, inside, strict=True) if into)
-    table = table_of([row for row, into in zip(each, inside, strict=True) if row is not None and into])
-    others = tuple(part for part, into in zip(losses, inside, strict=True) if not into)
-    return LoneRows(table, np.array([float(n) for _, n in chosen]), chosen), others
+    return LoneRows(table_of(rows), np.array([float(n) for _, n in members]), tuple(members)), tuple(others)
 
 
 def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
@@ -100,30 +115,38 @@ def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
 
     Many losses of one family are cut together as rows. The result is None if some loss cannot be cut.
     """
-    share = log_mass - math.log(math.fsum(n for _, n in losses))
-    rows, left = in_rows(losses)
+    log_share = log_mass - math.log(math.fsum(n for _, n in losses))
+    rows, singles = in_rows(losses)
     parts: list[tuple[Divided, int]] = []
     if rows is not None:
-        alone = np.ones(len(rows.losses), dtype=bool)
+        uncut_rows = np.ones(len(rows.losses), dtype=bool)
         for index in alike_rows(rows.table, level):
-            several = cut_rows(rows.table.at(index), rows.counts[index], level, share) if len(index) >= FEWEST_ROWS else None
-            if several is not None:
-                parts.append((several, 1))
-                alone[index] = False
-        left = (*left, *(rows.losses[i] for i in np.flatnonzero(alone).tolist()))
-    rest = _cuts_alone(left, level, share)
-    if rest is None:
+            together = cut_rows(rows.table.at(index), rows.counts[index], level, log_share) if len(index) >= FEWEST_ROWS else None
+            if together is not None:
+                parts.append((together, 1))
+                uncut_rows[index] = False
+        singles = (*singles, *(rows.losses[i] for i in np.flatnonzero(uncut_rows).tolist()))
+    cut_singles = _cuts_alone(singles, level, log_share)
+    if cut_singles is None:
         return None
-    parts.extend(rest)
+    parts.extend(cut_singles)
     if not math.isclose(math.fsum(n * part.steps for part, n in parts), math.fsum(n for _, n in losses)):
         raise InternalError("some steps were lost between the parts of a composition")
     return tuple(parts)
 
 
-def _cuts_alone(losses: Losses, level: float, share: float) -> Sequence[tuple[CutLoss | UncutLoss, int]] | None:
-    """Return each loss cut by itself, or None if some loss cannot be cut. share: log of the mass of each step that may be cut off below."""
-    parts = [(_cut(loss, level, share), n) for loss, n in losses]
-    return None if any(part is None for part, _ in parts) else [(part, n) for part, n in parts if part is not None]
+def _cuts_alone(losses: Losses, level: float, log_share: float) -> Sequence[tuple[CutLoss | UncutLoss, int]] | None:
+    """Return each loss cut by itself, or None if some loss cannot be cut.
+
+    log_share: logarithm of the mass of each step that may be cut off below the level.
+    """
+    parts: list[tuple[CutLoss | UncutLoss, int]] = []
+    for loss, n in losses:
+        part = _cut(loss, level, log_share)
+        if part is None:
+            return None
+        parts.append((part, n))
+    return parts
 
 
 def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | None:
@@ -153,7 +176,7 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     core = _core(losses)
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
-    level = max(epsilon, LEVEL_DEVIATIONS * core[1])
+    level = max(epsilon, LEVEL_DEVIATIONS * core.deviation)
     about = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST_LOG_DELTA)
     parts = _cuts_above(losses, epsilon, level, about)
     return None if parts is None else jump(parts, None, epsilon, level, about)
@@ -165,12 +188,12 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     core = _core(losses)
     if core is None:
         return None
-    near, higher = first_estimate(losses, log_delta), 1.0
+    near, level_factor = first_estimate(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
-    tried = 0.0  # the last estimate for which the method applied
-    in_vain = 0  # number of cuts in a row that did not narrow the interval
+    last_valid = 0.0  # the last estimate for which the method applied
+    vain_cuts = 0  # number of cuts in a row that did not narrow the interval
     for _ in range(ROUNDS):
-        level = higher * max(near, LEVEL_DEVIATIONS * core[1])
+        level = level_factor * max(near, LEVEL_DEVIATIONS * core.deviation)
         try:
             parts = _cuts_above(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
             bounds = None if parts is None else jump(parts, log_delta, near, level)
@@ -178,35 +201,37 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
             if not math.isfinite(high):
                 raise
             break
-        if bounds is None and not tried:
-            break
         if bounds is None:
-            near = math.sqrt(near * tried)  # half way back, on a logarithmic scale
+            if not last_valid:
+                break
+            near = math.sqrt(near * last_valid)  # half way back, on a logarithmic scale
             continue
-        tried = near
-        ends, width = bounds.epsilon(log_delta, near), high - low
-        low = max(low, ends[0])
-        if ends[1] < high:
-            high, tilt = ends[1], bounds.small.t
-        in_vain = 0 if high - low < VAIN_RATIO * width or not math.isfinite(high) else in_vain + 1
-        if high - low <= NARROW * high < math.inf or in_vain == MAX_VAIN_CUTS:
+        last_valid, width = near, high - low
+        lower, upper = bounds.epsilon(log_delta, near)
+        low = max(low, lower)
+        if upper < high:
+            high, tilt = upper, bounds.small.t
+        vain_cuts = 0 if high - low < VAIN_RATIO * width or not math.isfinite(high) else vain_cuts + 1
+        if high - low <= NARROW * high < math.inf or vain_cuts == MAX_VAIN_CUTS:
             break
         if bounds.log_delta(0.0)[1] <= log_delta:
             return 0.0, 0.0, bounds.small.t
-        higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER_LEVEL
-        near = ends[0] if ends[0] > 0.0 else _farther(bounds, log_delta, near)
+        if abs(lower - near) <= NEAR * near:
+            level_factor *= HIGHER_LEVEL
+        near = lower if lower > 0.0 else _farther(bounds, log_delta, near)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
 
 
 def _farther(last: Jump, log_delta: float, near: float) -> float:
-    """Return the next estimate of epsilon if none could be proved about `near`.
+    """Return the next estimate of epsilon after `near`, for which no lower bound was proved.
 
-    It is where the tangent of log delta at `near` reaches the target, at a ratio to `near` between LEAST_RATIO and MOST_RATIO.
+    It is where the tangent of log delta at `near` reaches the target, at a ratio to `near` between LEAST_RATIO and MOST_RATIO or their
+    inverses.
     """
-    now, before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
-    slope = (before - now) / (0.2 * near)
+    log_at_near, log_before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
+    slope = (log_before - log_at_near) / (0.2 * near)
     up = last.log_delta(near)[0] > log_delta
-    tangent = near + (now - log_delta) / slope if slope > 0.0 and math.isfinite(now) else math.nan
+    tangent = near + (log_at_near - log_delta) / slope if slope > 0.0 and math.isfinite(log_at_near) else math.nan
     if not math.isfinite(tangent):
         return near * (LEAST_RATIO if up else 1.0 / LEAST_RATIO)
     least, most = (LEAST_RATIO, MOST_RATIO) if up else (1.0 / MOST_RATIO, 1.0 / LEAST_RATIO)
@@ -215,16 +240,16 @@ def _farther(last: Jump, log_delta: float, near: float) -> float:
 
 def log_delta_of_one(losses: Losses, epsilon: float) -> float:
     """Return about the logarithm of the delta that one big loss alone causes."""
-    rows, left = in_rows(losses)
-    alone = [single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in left]  # type: ignore[arg-type]
-    return max(alone if rows is None else [*alone, rows.log_delta(epsilon)])
+    rows, singles = in_rows(losses)
+    log_deltas = [single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in singles]  # type: ignore[arg-type]
+    return max(log_deltas if rows is None else [*log_deltas, rows.log_delta(epsilon)])
 
 
-def _single(losses: Losses, log_delta: float) -> float:
+def _epsilon_of_one(losses: Losses, log_delta: float) -> float:
     """Return about the epsilon at e^log_delta that one big loss alone causes."""
-    rows, left = in_rows(losses)
+    rows, singles = in_rows(losses)
     largest = 0.0 if rows is None else rows.epsilon(log_delta)
-    for loss, n in left:
+    for loss, n in singles:
         with suppress(NotRepresentable):
             largest = max(largest, single_epsilon(loss, log_delta - math.log(n))[0])  # type: ignore[arg-type]
     return largest
@@ -232,31 +257,27 @@ def _single(losses: Losses, log_delta: float) -> float:
 
 def first_estimate(losses: Losses, log_delta: float) -> float:
     """Return the first estimate of the epsilon at which delta is e^log_delta, or inf if there is none."""
-    core, jumping = _core(losses), tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
+    core = _core(losses)
     if core is None:
         return math.inf
-    near = max(_single(losses, log_delta), _central(core, log_delta))
-    rest = _core(jumping) if len(jumping) < len(losses) else None
-    if rest is None:
+    near = max(_epsilon_of_one(losses, log_delta), core.epsilon(log_delta))
+    jumping = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
+    jumping_core = _core(jumping) if len(jumping) < len(losses) else None
+    if jumping_core is None:
         return near
-    most = math.fsum(n * float(loss.cgf(np.array([FLAT]))[0]) / FLAT for loss, n in losses if not hasattr(loss, "cut"))
-    return min(near, most + max(_single(jumping, log_delta), _central(rest, log_delta)))
+    largest_others = math.fsum(n * float(loss.cgf(np.array([FLAT]))[0]) / FLAT for loss, n in losses if not hasattr(loss, "cut"))
+    return min(near, largest_others + max(_epsilon_of_one(jumping, log_delta), jumping_core.epsilon(log_delta)))
 
 
-def _central(core: tuple[float, float], log_delta: float) -> float:
-    """Return about the epsilon of the sum without rare losses, by a normal approximation. core: its mean and standard deviation."""
-    return core[0] + core[1] * _normal_score(log_delta - math.log(core[1]))
-
-
-def _core(losses: Losses) -> tuple[float, float] | None:
-    """Return about the mean and standard deviation of the sum without rare outcomes, or None if it has none."""
-    rows, left = in_rows(losses)
-    parts = _cuts_alone(left, HIGHEST_LEVEL, LOG_RARE - math.log(math.fsum(n for _, n in losses)))
+def _core(losses: Losses) -> Core | None:
+    """Return the core of the losses, or None if they cannot be cut or do not vary."""
+    rows, singles = in_rows(losses)
+    parts = _cuts_alone(singles, HIGHEST_LEVEL, LOG_RARE - math.log(math.fsum(n for _, n in losses)))
     if parts is None:
         return None
     moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(LOG_RARE), 1)])
     mean, square = (math.fsum(n * values[i] for values, n in moments) for i in (0, 1))
-    return (mean, math.sqrt(square)) if square > 0.0 else None
+    return Core(mean, math.sqrt(square)) if square > 0.0 else None
 
 
 def _normal_score(log_mean: float) -> float:

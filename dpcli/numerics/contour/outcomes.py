@@ -117,17 +117,10 @@ class LossPiece:
         zone = self.focused(order if least is None else least)
         panels = zone.count(order, y)
         hold(POINTS * (panels + 1.0))
-        edges = [np.linspace(zone.low, zone.high, math.ceil(panels) + 1)]
-        for end, sign in ((self.low, -1.0), (self.high, 1.0)):
-            start = zone.low if sign < 0.0 else zone.high
-            length = zone.high - zone.low
-            far: list[float] = []
-            while sign * (end - start) > 0.0:
-                start += sign * min(length, LONGEST)
-                length *= 2.0
-                far.append(start if sign * (end - start) > 0.0 else end)
-            edges = [np.array(far[::-1]), *edges] if sign < 0.0 else [*edges, np.array(far)]
-        return np.concatenate(edges)
+        length = zone.high - zone.low
+        below = _doubling_edges(zone.low, self.low, -length)[::-1]
+        above = _doubling_edges(zone.high, self.high, length)
+        return np.concatenate((below, np.linspace(zone.low, zone.high, math.ceil(panels) + 1), above))
 
     def nodes(self, edges: Array) -> tuple[Array, Array]:
         """Return log Q with the weights of the quadrature rule, and log r, at its nodes."""
@@ -189,6 +182,20 @@ class LossPiece:
         return LossPiece(-self.high, -self.low, self.log_density, -(self.slope + 1.0), rate, -1.0)
 
 
+def _doubling_edges(start: float, end: float, length: float) -> Array:
+    """Return the ends of panels from `start` to `end`, each twice as long as the one before, up to LONGEST.
+
+    length: the length of the first panel, negative if `end` is below `start`. If `end` is not beyond `start`, there are no panels.
+    """
+    sign = math.copysign(1.0, length)
+    edges: list[float] = []
+    while sign * (end - start) > 0.0:
+        start += sign * min(abs(length), LONGEST)
+        length *= 2.0
+        edges.append(start if sign * (end - start) > 0.0 else end)
+    return np.array(edges)
+
+
 def log_mixed(rate: float, g: Array) -> Array:
     """Return log(1 - q + q e^g) for the rate q. It is g if the rate is 1.
 
@@ -248,8 +255,8 @@ class Outcomes:
         result = np.empty(len(z))
         # Orders of one sign within a factor of 2^OCTAVES, such as those from 1/4 to 64, share the nodes on the pieces.
         key = np.floor((np.log2(np.abs(z)) + 2.0) / OCTAVES) + np.where(z > 0.0, 0.0, NEGATIVE) if self.pieces else np.zeros(len(z))
-        for one in np.unique(key).tolist():
-            rows = np.flatnonzero(key == one)
+        for shared_key in np.unique(key).tolist():
+            rows = np.flatnonzero(key == shared_key)
             orders = np.sort(np.abs(z[rows] + 1.0)) * (1.0 if z[rows[0]] > 0.0 else -1.0)
             reference, ratio = self.nodes(float(orders[-1]), 0.0, float(orders[0]))
             hold(float(len(rows) * len(ratio)))

@@ -7,7 +7,7 @@ than LONGEST, is computed by a `TiltedQuadrature`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpcli.base.values import dataclass
@@ -69,12 +69,12 @@ class Lines(NamedTuple):
     turn: Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Block:
     """Rows that need about the same number of nodes. Every array has shape (rows,).
 
     index: indices of the rows. low, high, step: ends and distances of the nodes. log_norm, mean, variance: moments of the tilted losses.
-    lines: returns the lines above the real axis.
+    lines: the lines above the real axis, once they are computed.
     """
 
     index: IndexArray
@@ -84,7 +84,7 @@ class _Block:
     log_norm: Array
     mean: Array
     variance: Array
-    lines: Callable[[], Lines]
+    lines: Lines | None = None
 
 
 def _reach(rows: Shifted) -> Array:
@@ -115,31 +115,27 @@ class StackedTilted:
         weights, loss, log_norm = self._weights_and_losses(index, low, high, step)
         mean = np.einsum("ij,ij->i", weights, loss)
         variance = np.einsum("ij,ij->i", weights, (loss - mean[:, None]) ** 2)
-        return _Block(index, low, high, step, log_norm, mean, variance, self._lines(index, low, high, step, log_norm))
+        return _Block(index, low, high, step, log_norm, mean, variance)
 
-    def _lines(self, index: IndexArray, low: Array, high: Array, step: Array, log_norm: Array) -> Callable[[], Lines]:
-        """Return a function that returns the lines above the real axis and computes them at its first call."""
-        computed: list[Lines] = []
-
-        def lines() -> Lines:
-            if not computed:
-                rows, x = self._stack.rows.at(index), nodes_of_rows(low, high, step)
-                spend(float(x.size) * len(SHARES))
-                heights = _reach(rows)[:, None] * np.array(SHARES)
-                base, ratio, turn = rows.lines(x, heights)
-                density = base + (self._t + 1.0) * ratio + (np.log(step) - log_norm)[:, None, None]
-                computed.append(Lines(heights, density, turn))
-            return computed[0]
-
-        return lines
+    def _lines(self, block: _Block) -> Lines:
+        """Return the lines of a block above the real axis, which are computed at the first call."""
+        if block.lines is None:
+            rows, x = self._stack.rows.at(block.index), nodes_of_rows(block.low, block.high, block.step)
+            spend(float(x.size) * len(SHARES))
+            heights = _reach(rows)[:, None] * np.array(SHARES)
+            base, ratio, turn = rows.lines(x, heights)
+            density = base + (self._t + 1.0) * ratio + (np.log(block.step) - block.log_norm)[:, None, None]
+            block.lines = Lines(heights, density, turn)
+        return block.lines
 
     def decay(self, y: Array) -> Array:
         total = np.zeros(len(y))
         for block in self._blocks:
-            _, log_density, turn = block.lines()
+            _, log_density, turn = self._lines(block)
             spend(0.2 * log_density.size * len(y))
-            result = np.stack([np.exp(log_density - one * turn).sum(axis=2).min(axis=1) for one in y.tolist()], axis=1)
-            total += self._stack.counts[block.index] @ np.minimum.accumulate(np.log(np.fmin(result, 1.0)), axis=1)
+            moduli = [np.exp(log_density - frequency * turn).sum(axis=2).min(axis=1) for frequency in y.tolist()]
+            log_bounds = np.log(np.fmin(np.stack(moduli, axis=1), 1.0))
+            total += self._stack.counts[block.index] @ np.minimum.accumulate(log_bounds, axis=1)
         return total
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
@@ -151,7 +147,7 @@ class StackedTilted:
         for block in self._blocks:
             near = (FAR / np.maximum(np.sqrt(block.variance) * step, 1e-12)).astype(int) + 1 >= count
             near &= count <= LONGEST
-            fine = np.minimum(_fine_steps(block, step * (count - 1), log_error), block.step)
+            fine = np.minimum(_fine_steps(self._lines(block), step * (count - 1), log_error), block.step)
             for rows in row_groups(np.flatnonzero(near), (block.high - block.low) / fine, math.isqrt(count) + 1):
                 total += self._on_the_line(block, rows, fine[rows], step, count)
             for row in np.flatnonzero(~near).tolist():
@@ -179,9 +175,9 @@ class StackedTilted:
         return weights / total[:, None], loss, top + np.log(total)
 
 
-def _fine_steps(block: _Block, y: float, log_error: float) -> Array:
+def _fine_steps(lines: Lines, y: float, log_error: float) -> Array:
     """Return for each row a node distance whose error is below e^log_error at frequencies up to y, as `TiltedQuadrature._fine_step`."""
-    heights, log_density, turn = block.lines()
+    heights, log_density, turn = lines
     spend(float(log_density.size))
     growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=2), 1.0))
     steps = 2.0 * math.pi * heights / (growth + 1.0 - log_error)

@@ -1,15 +1,21 @@
 """Privacy losses under an exponential tilt: their characteristic functions by quadrature, and bounds on how fast these decay.
 
-The loss is log r(X), where X has the tilted density Q r^{t+1} on the real line. log Q and log r are analytic in a strip around the line. If
-the line of integration moves up by a, to where arg r > 0, oscillation becomes decay. For every v >= 0, |E e^{i v L}| <= INT |Q
-r^{t+1}|(x+ia) e^{-v arg r(x+ia)} dx, and this bound falls with v. So one integral at v = y bounds the characteristic function at every
-frequency beyond y. Every height a gives a valid bound. The choice of heights decides only how sharp it is.
+The loss is log r(X), where X has the tilted density Q r^{t+1} on the real line. log Q and log r are analytic in a strip around the line.
 
-`SplitLoss` divides a loss by size. With few steps at a low rate, or with very little noise, most of the mass of the loss lies nearly in one
-point, and the characteristic function decays late or never. Let B be the part of the measure P with a weight w(x) in [0, 1] that is 1 where
-the loss is small; B is called the bulk. For n steps, P^n - B^n is a positive measure, so every bound of the contour holds for it.
-delta(eps) is the hockey-stick divergence of P^n - B^n plus that of B^n, and Chernoff's bound shows that the latter is negligible. The
-transform phi^n - B^n is at most n |phi - B|. phi - B decays soon, because only outcomes with spread-out losses contribute to it.
+Decay. On the line at height a, where arg r > 0, oscillation becomes decay: for every v >= 0,
+
+    |E e^{i v L}| <= INT |Q r^{t+1}|(x+ia) e^{-v arg r(x+ia)} dx.
+
+The bound falls with v. So one integral, at v = y, bounds the characteristic function at every frequency beyond y. Every height gives a
+bound, and its choice decides only how sharp the bound is.
+
+Division by size (`SplitLoss`). With few steps at a low rate, or with very little noise, most of the mass lies nearly at one loss, and the
+characteristic function decays late or never.
+
+1. Let w(x) in [0, 1] be a weight that is 1 where the loss is small. The bulk B is the part of P with this weight.
+2. For n steps, P^n - B^n is a positive measure, so every bound of the contour holds for it.
+3. delta(eps) is the hockey-stick divergence of P^n - B^n plus that of B^n. By Chernoff's bound the latter is negligible.
+4. The transform phi^n - B^n of P^n - B^n is at most n |phi - B|. It decays soon, because only outcomes with spread-out losses contribute.
 """
 
 from __future__ import annotations

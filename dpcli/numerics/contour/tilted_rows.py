@@ -1,10 +1,12 @@
 """Many divided losses (cut_rows.py) under one tilt: the product of their characteristic functions, with one row of arrays for each loss.
 
-The methods are those of tilted.py for one loss, with two shortcuts. First, the rows differ only by their densities. So above the real line
-all integrands oscillate and decay in the same way, and one table of the factors that depend on y serves all rows. Second, the densities
-form a family with two parameters, so each is nearly a linear combination of a few functions: the weights (rows, nodes) are a product of a
-matrix (rows, rank) and a matrix (rank, nodes), up to a remainder. Since |e^{i y s} - 1| <= 2 where Im s >= 0, the sum of moduli of the
-remainder bounds the error of every transform.
+The methods are those of tilted.py for one loss, with two shortcuts:
+
+1. The rows differ only by their densities. So above the real line all integrands oscillate and decay in the same way, and one table of the
+   factors that depend on y serves all rows.
+2. The densities form a family with two parameters, so each is nearly a linear combination of a few functions. Up to a remainder, the
+   weights (rows, nodes) are the product of a matrix (rows, rank) and a matrix (rank, nodes). The error of a transform is at most the sum of
+   the moduli of its remainder, each times a bound on |e^{i y s} - 1|, which is at most 2 where Im s >= 0.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""The pair of shuffled reports: one user's report hides among its clones, the reports that other users draw from the same two laws.
+"""A pair that dominates shuffled reports: one user's report hides among clones, which other users draw from the same two laws.
 
-Let e be the local epsilon, n the number of users, and `rate` the probability that another user's report is a clone. The number C of clones
-is Binomial(n - 1, rate). Each clone is 0 or 1, with probability 1/2 each. The report of the user who changes is 0 with probability e^e /
-(e^e + 1), and otherwise 1; on the neighbouring data it is the reverse. What is seen is the number a of zeros among M = C + 1. Given M,
+Let e be the local epsilon, n the number of users, and `rate` the probability that another user's report is a clone (Feldman, McMillan,
+Talwar 2021, arXiv:2012.12803). The number C of clones is Binomial(n - 1, rate). A clone is 0 or 1, with probability 1/2 each. The report of
+the user who changes is 0 with probability e^e / (e^e + 1), and otherwise 1; on the neighbouring data these probabilities are exchanged. The
+output is the number a of zeros among M = C + 1 reports. Given M,
 
     P(a) = b(a) (2/M) (e^e a + M - a) / (e^e + 1),   dP/dQ = (e^e a + M - a) / (a + e^e (M - a)),   b = Binomial(M, 1/2).
 
-Exchanging zeros and ones maps P to Q. Hence the outcomes of positive loss, a > M/2, determine the pair. Three roundings, each of which
-gives a pair that dominates:
+Exchanging zeros and ones maps P to Q. Hence the outcomes of positive loss, a > M/2, determine the pair. Three roundings follow. Each gives
+a pair that dominates the one before:
 
-1. A user who sees the pair of C can add a clone. So the pair of fewer clones dominates, and counts are rounded down within blocks.
-2. The mass of a bin of outcomes is bounded by a geometric series, and moved to both ends of the bin (`_zeros`).
-3. An outcome is split between the two points of a grid of losses next to it, with its masses under P and under Q. Merging both parts again
-   is post-processing (connect-the-dots: Doroshenko et al. 2022, arXiv:2207.04380).
+1. A user who sees the pair of C clones can add a clone. So the pair of fewer clones dominates, and counts are rounded down within blocks.
+2. The mass of a bin of outcomes is bounded by a geometric series, and divided between both ends of the bin (`_zeros`).
+3. An outcome is divided between the two neighbouring points of a grid of losses, with its masses under P and under Q. Merging both shares
+   again is post-processing (connect-the-dots: Doroshenko et al. 2022, arXiv:2207.04380).
 
-All masses are sums of positive terms, in logarithms. Masses of binomial tails are counted at larger losses, and none is left out.
+All masses are sums of positive terms, in logarithms. Masses of binomial tails are moved to larger losses, and none is left out.
 """
 
 from __future__ import annotations

@@ -116,13 +116,13 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
     if unit > 0.0 and spacing_of(no_rounds) <= SNAPPED * unit:
         choices = {no_rounds}
     for doublings in range(200):
-        relaxed = 2.0 ** (0.5 * doublings)
+        factor = 2.0 ** (0.5 * doublings)
         plans = [
-            _plan(parts, reaches, target, unit, window, spacing_of(rounds) * relaxed, rounds, doublings > 0) for rounds in choices
+            _plan(parts, reaches, target, unit, window, spacing_of(rounds) * factor, rounds, doublings > 0) for rounds in choices
         ]
-        cheap = [plan for plan in plans if plan.affordable(work)]
-        if cheap:
-            return min(cheap, key=lambda plan: plan.work)
+        affordable = [plan for plan in plans if plan.affordable(work)]
+        if affordable:
+            return min(affordable, key=lambda plan: plan.work)
     raise NotRepresentable(TOO_FAR)
 
 
@@ -148,7 +148,7 @@ def _reach(part: tuple[HasTails, Survey, int], target: GridTarget) -> tuple[floa
     return survey.range(target.log_rare - math.log(count), target.tilt, target.log_negligible - math.log(count))
 
 
-def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: float) -> Lattice:
+def _step_lattice(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: float) -> Lattice:
     """Return the lattice of one step."""
     low, high = _reach(part, target)
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
@@ -200,25 +200,30 @@ def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
     infinite = 0.0
     for part, rounds in zip(parts, plan.rounds, strict=True):
         _, survey, count = part
-        one = _single(part, plan.target, plan.spacing / 2.0**rounds)
-        lattices += _copies_of(one, count, rounds, survey, plan.target)
+        step = _step_lattice(part, plan.target, plan.spacing / 2.0**rounds)
+        lattices += _copies_of(step, count, rounds, survey, plan.target)
         infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
     lattice, outside = _convolve_on_window(lattices, plan)
     return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
 
 
-def _copies_of(one: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
-    """Return lattices on the plan's spacing, with counts, whose convolution is `count` copies of `one`."""
-    rest: Lattice | None = None
-    copies, over = 1, 0  # number of steps in `one` and in `rest`
+def _copies_of(step: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
+    """Return lattices on the plan's spacing, with counts, whose convolution is `count` copies of `step`.
+
+    Each round makes a block of four blocks. Blocks that are too few for that are convolved with the remainder.
+    """
+    block = step
+    remainder: list[tuple[Lattice, int]] = []  # at most one lattice, with the count 1
+    steps_in_block, steps_in_remainder = 1, 0
     for _ in range(rounds):
-        left = count % 4
-        if left:
-            over += left * copies
-            rest = _convolve_and_trim([(one, left)] + ([(rest, 1)] if rest else []), over, 1, survey, target)
-        one, rest = coarsen(_convolve_and_trim([(one, 4)], copies * 4, count // 4, survey, target)), coarsen(rest) if rest else None
-        count, copies = count // 4, copies * 4
-    return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
+        count, extra = divmod(count, 4)
+        if extra:
+            steps_in_remainder += extra * steps_in_block
+            remainder = [(_convolve_and_trim([(block, extra), *remainder], steps_in_remainder, 1, survey, target), 1)]
+        steps_in_block *= 4
+        block = coarsen(_convolve_and_trim([(block, 4)], steps_in_block, count, survey, target))
+        remainder = [(coarsen(lattice), 1) for lattice, _ in remainder]
+    return [(block, count), *remainder] if count else remainder
 
 
 def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
@@ -265,27 +270,27 @@ def _log_moment(lattice: Lattice, s: float) -> float:
     return math.log(moment) + top + 1e-12
 
 
-def _convolve_on_window(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
+def _convolve_on_window(parts: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
     """Return the composition on the plan's window, or on a wider one if the lattices need it, and a bound on the tilted mass outside."""
-    begin, below = edge(side, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
-    end, above = edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
+    begin, below = edge(parts, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
+    end, above = edge(parts, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
     # If the needed window is too wide or infinite, the plan's window is used, and the mass outside is not bounded.
     if not end - begin <= plan.spacing * min(8.0 * plan.size, MAX_POINTS):
-        return convolve(side, plan.first, plan.size), math.inf
+        return convolve(parts, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)
-    result = convolve(side, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
+    result = convolve(parts, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
     return result, below + above + result.lost
 
 
-def edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
+def edge(parts: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
     """Return an end of the window and Chernoff's bound on the tilted mass beyond it. sign: -1 for the lower end, 1 for the upper one.
 
     It is the given `edge` if little mass is beyond that. order: a distance from the tilt for Chernoff's bound.
     """
 
     def log_beyond(s: float, at: float) -> float:
-        return math.fsum(count * _log_moment(lattice, sign * s) for lattice, count in side) - sign * s * at
+        return math.fsum(count * _log_moment(lattice, sign * s) for lattice, count in parts) - sign * s * at
 
     log_mass = log_beyond(order, edge)
     if log_mass <= log_negligible + 4.0:

@@ -282,7 +282,7 @@ def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array
     s: Array = np.exp(x)
     high, low = _extend(upper, x, s, m), _extend(lower, x, s, m)
     cells = _cells(high, x, s, epsilon, m, length)
-    best, some = high[m : m + length].copy(), low[m : m + length].copy()
+    new_upper, new_lower = high[m : m + length].copy(), low[m : m + length].copy()
     for ahead in range(CANDIDATES):
         target = cells.first + ahead
         inside = (target >= 0) & (target < length) & (target >= cells.cell - m) & (target <= cells.cell + 1)
@@ -290,14 +290,14 @@ def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array
         w = np.clip(np.sqrt(s[at + m] / cells.ratio[inside]), s[cell], s[cell + 1])
         share = (w - s[cell]) / (s[cell + 1] - s[cell])
         near, far = _between(high, cell, share), _between(high, cell + m, share)
-        np.maximum.at(best, at, _chord(near, far, s[at + m] / w, epsilon))
+        np.maximum.at(new_upper, at, _chord(near, far, s[at + m] / w, epsilon))
         for end in (cell, cell + 1):
             apart = (at + m > end) & (at < end)
             k, p = end[apart], at[apart]
-            np.maximum.at(some, p, _chord(low[k], low[k + m], s[p + m] / s[k], epsilon))
-    best[: length - 1] = np.maximum(best[: length - 1], LEAST)
-    best[-1] = some[-1] = 0.0  # this is the largest possible loss
-    return best, some
+            np.maximum.at(new_lower, p, _chord(low[k], low[k + m], s[p + m] / s[k], epsilon))
+    new_upper[: length - 1] = np.maximum(new_upper[: length - 1], LEAST)
+    new_upper[-1] = new_lower[-1] = 0.0  # this is the largest possible loss
+    return new_upper, new_lower
 
 
 def _cells(high: Array, x: Array, s: Array, epsilon: float, m: int, length: int) -> _Cells:

@@ -1,31 +1,38 @@
 """Bounds on delta(epsilon) of Poisson-sampled Gaussian steps by the number of large losses, each number on a grid at a tilt of its own.
 
-At a tiny delta, many small losses and one large loss may be about equally likely to reach epsilon. No one tilt suits both, so a contour or
-a grid at one tilt does not see one of them. Here the outcomes of each step are divided at a loss c. delta is a sum over how many steps
-have a loss above c, and every term has a tilt that suits it.
+At a tiny delta, many small losses and one large loss may be about equally likely to reach epsilon. No tilt suits both cases, so a contour
+or a grid at one tilt gives wide bounds. Here the outcomes of each step are divided at a loss c. delta is a sum over the number of steps
+with a loss above c, and every term has a tilt of its own.
 
-1. The outcomes x of a step are divided into the cells of a lattice: those with a loss between j h and (j + 1) h. The masses of each cell
-   are split between its two ends so that its P-mass and its Q-mass are kept (lattice.py). c is a multiple of h, so every cell is small or
-   large. The composition is the sum, over how many steps of each kind have a large cell, of measures A^(n-k) B^k with a binomial factor.
-   Upper and lower bounds on their hockey-stick curves are those of grid_curve.py: both proofs hold for the part of the measure in which
-   the cells are given, and with the moment of that part in place of e^M.
-2. The masses are integrals over x and not differences of tails, so small losses keep their digits. P has the density phi(x) m(x), and its
-   share at the upper end of the cell is D(x) / (m(x) (1 - e^-h)) with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under replace-one. All
-   are entire functions. A panel of half-length r lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift.
-   On the ellipse with the sum of half axes 40 r, which reaches 20.1 r, phi m is at most e^2.1 times its value at the middle. |D| is at
-   most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, as m is a sum of growing exponentials. On the panel D grows by at
-   least 2 r D'(middle) e^{-r s}, and by at most the value of m (1 - e^-h) at its end. So |D| is at most 36 m (1 - e^-h). The Gauss rule
-   with 4 points errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum (outcomes.py), which is below 3e-10 of the panel's P-mass.
-3. Such an error of all masses is a relative error of the curve. The shares are raised by more than their error, which moves mass up: that
-   is the error of the quadrature, and the rounding of a loss divided by 1 - e^-h. So the upper curve stays one. The loss of a cell as one
-   outcome, which the lower curve needs, becomes too large by at most twice the raise times e^h - 1. An outcome that rounding puts into the
-   neighbouring cell counts as one at the point between them, and its loss is wrong by the rounding there. With `slip` for both, the true
-   curve at eps lies between the computed ones at eps + slip and eps - slip.
-4. Outcomes with |x| > X have the P-mass 2 Phi(s - X) at most, and are left out: delta is at most that much larger for each step.
-5. Numbers k whose term is negligible are left out. Chernoff's bound on them is added to the upper bound. It is computed on a coarse
-   lattice, whose pair dominates too. The numbers beyond MOST_LARGE are a sum with falling ratios, bounded by a geometric one.
+Decomposition. An outcome x of a step lies in cell j of a lattice if its loss is between j h and (j + 1) h. The masses of a cell are divided
+between its two ends so that its P-mass and its Q-mass stay (lattice.py). c is a multiple of h, so each cell is small or large. With A and B
+the measures of a step's small and large cells, the composition is SUM_k C(n, k) A^(n-k) B^k. The bounds of grid_curve.py hold for each
+term: their proofs hold for a part of the measure that is given by cells, with the moment of this part in place of e^M.
 
-Everything that only decides how narrow the bounds are, such as c and the tilts, comes from the coarse lattice.
+Masses. They are integrals over x and not differences of tails, so small losses keep their digits. P has the density phi(x) m(x). Its share
+at the upper end of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under replace-one. phi m and D
+are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum on the
+ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
+
+1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
+2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
+3. On the ellipse, |D| is at most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, because m is a sum of growing exponentials.
+4. On the panel, D grows by at least 2 r D'(middle) e^{-r s}, and by at most m (1 - e^-h) at its end. So |D| <= 36 m (1 - e^-h).
+
+Errors.
+
+1. The error of the masses is a relative error of the curve.
+2. The shares are raised by more than their error: the error of the quadrature, plus the rounding of a loss divided by 1 - e^-h. This moves
+   mass up, so the upper curve remains an upper bound. For the lower curve a cell is one outcome. Its loss becomes too large by at most
+   twice the raise times e^h - 1.
+3. Rounding may put an outcome into the neighbouring cell. It then counts at the point between the two cells, and its loss is wrong by the
+   rounding there. `slip` bounds this and the error of item 2: the true curve at eps lies between the computed ones at eps + slip and
+   eps - slip.
+4. Outcomes with |x| > X are left out. Their P-mass is at most 2 Phi(s - X), which each step adds to delta.
+5. Numbers k with a negligible term are left out, and Chernoff's bound on their terms is added to the upper bound. It is computed on a
+   coarse lattice, whose pair dominates too. Numbers beyond MOST_LARGE are bounded by a geometric series, because their ratios fall.
+
+The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are.
 """
 
 from __future__ import annotations
@@ -122,36 +129,35 @@ class StepCells(NamedTuple):
 def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size: int) -> StepCells:
     """Return the cells with the outcomes |x| <= farthest, whose losses lie between start * spacing and (start + size) * spacing."""
     reach = loss.mixture.reach
-    length = PANEL / (farthest + reach)
-    count = math.ceil(2.0 * farthest / length)
-    spend(8.0 * (size + count))
-    # The panels of the quadrature, each of which lies in one cell.
+    panels = math.ceil(2.0 * farthest / (PANEL / (farthest + reach)))
+    spend(8.0 * (size + panels))
     edges: Array = spacing * (start + np.arange(1.0, size))
     x = np.clip(loss.outcome(edges), -farthest, farthest)
-    ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, count + 1))))
+    # The panels of the quadrature, each of which lies in one cell.
+    ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, panels + 1))))
     middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
     nodes, weights = np.polynomial.legendre.leggauss(4)
-    base, ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
+    log_q, log_ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
     # The masses of the cells and their shares at the upper ends, relative to the largest term of each cell.
     cell = np.searchsorted(x, middle, side="right")
-    share = np.clip(np.expm1(np.repeat(spacing * (start + cell), 4) - ratio) / math.expm1(-spacing), 0.0, 1.0)
-    logs = base + ratio + np.log((half[:, None] * weights).ravel())
+    share = np.clip(np.expm1(np.repeat(spacing * (start + cell), 4) - log_ratio) / math.expm1(-spacing), 0.0, 1.0)
+    log_terms = log_q + log_ratio + np.log((half[:, None] * weights).ravel())
     first = np.flatnonzero(np.diff(cell, prepend=-1))
-    top = np.maximum.reduceat(logs, 4 * first)
-    mass = np.exp(logs - np.repeat(top, 4 * np.diff(first, append=len(cell))))
+    top = np.maximum.reduceat(log_terms, 4 * first)
+    mass = np.exp(log_terms - np.repeat(top, 4 * np.diff(first, append=len(cell))))
     total = np.add.reduceat(mass, 4 * first)
     log_mass, shares = np.full(size, -np.inf), np.zeros(size)
     log_mass[cell[first]] = top + np.log(total)
     shares[cell[first]] = np.add.reduceat(mass * share, 4 * first) / total
-    # The errors of the losses (item 3).
+    # The errors of the losses (items 2 and 3 of the errors).
     inside = np.abs(x) < farthest
     misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
     largest = spacing * max(abs(start), abs(start + size))
     slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
     rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
-    raised = MASS_ERROR - rounding / math.expm1(-spacing)
-    slip = rounding + 2.0 * raised * math.expm1(spacing)
-    return StepCells(spacing, start, log_mass, np.minimum(shares + raised, 1.0), slip)
+    raise_of_shares = MASS_ERROR - rounding / math.expm1(-spacing)
+    slip = rounding + 2.0 * raise_of_shares * math.expm1(spacing)
+    return StepCells(spacing, start, log_mass, np.minimum(shares + raise_of_shares, 1.0), slip)
 
 
 def _log_terms(n: int, small: Array, large: Array) -> tuple[list[int], Array]:
@@ -331,12 +337,8 @@ def _log_lower(curve: GridCurve, epsilon: float) -> float:
     low, high = (np.searchsorted(distance, sign * widths, side="right") for sign in (-1.0, 1.0))
     low = np.maximum(low - 1, 0)  # one more point on either side, as the ends are rounded
     high = np.minimum(high + 1, len(weights))
-    mass = (
-        sums[high]
-        - sums[low]
-        + 1e-12 * float(sums[-1])
-        + (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(t1 * (widths + 2.0 * lattice.spacing))
-    )
+    error = (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(t1 * (widths + 2.0 * lattice.spacing))
+    mass = sums[high] - sums[low] + 1e-12 * float(sums[-1]) + error
     value = _beyond(curve, epsilon) * (1.0 - 1e-12) - (beyond + curve.slack + float(heights @ mass)) * (1.0 + 1e-9)
     return lattice.log_scale - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
 

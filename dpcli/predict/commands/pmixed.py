@@ -127,7 +127,7 @@ def predict(
     if plan.account is None:
         complain(NOT_DP)
     code = emit(predict_document(plan, result), format_, outputs)
-    if format_ == "text" and result.refused is None and not click.get_current_context().obj.quiet:
+    if format_ == "text" and result.refusal is None and not click.get_current_context().obj.quiet:
         complain(tokens_left(result))
     return code
 

@@ -31,9 +31,9 @@ def session_options(resume: str) -> Callable[..., Any]:
 
 def run_session(
     plan: Any,
-    planned: Callable[[Any], Any],
-    work: Callable[..., Any],
-    outcome: Callable[[Any], Any],
+    plan_document: Callable[[Any], Any],
+    run: Callable[..., Any],
+    outcome_document: Callable[[Any], Any],
     dry_run: bool,
     resume: bool,
     ledger: str | None,
@@ -45,9 +45,9 @@ def run_session(
     """Run a session and print its outcome; with --dry-run, print its plan only.
 
     Args:
-        planned: Function that returns the document of a plan.
-        work: Function (plan, ledger, resume, report) that runs the session.
-        outcome: Function that returns the document of what `work` returned.
+        plan_document: Function that returns the document of a plan.
+        run: Function (plan, ledger, resume, report) that runs the session, and returns its outcome.
+        outcome_document: Function that returns the document of an outcome.
     """
     from dpcli.cli.printing import progress
     from dpcli.sessions.commands.predicting import charged_to, on_window, windowed
@@ -56,10 +56,10 @@ def run_session(
         from dpcli.ledger.documents.ledger_answers import with_quote
 
         plan = windowed(plan, ledger, dataset, window)
-        return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        return emit(with_quote(plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     with charged_to(ledger, dataset) as opened_ledger, progress("text") as report:
-        result = work(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
-    return emit(outcome(result), format_, outputs)
+        outcome = run(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
+    return emit(outcome_document(outcome), format_, outputs)
 
 
 @click.command(short_help="Write synthetic texts from private texts, token by token.")
@@ -81,12 +81,12 @@ def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
     from dpcli.predict.decode.generate_plan import plan_of
     from dpcli.predict.documents.sessions import generate_document, generate_plan_document
 
-    def work(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
+    def run(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.decode.generation import write_texts
 
         return write_texts(plan, opened_ledger, resume, moved, texts, report)
 
-    return run_session(plan_of(file), generate_plan_document, work, generate_document, **options)
+    return run_session(plan_of(file), generate_plan_document, run, generate_document, **options)
 
 
 @click.command(short_help="Make a prompt from private demonstrations, by noisy votes (PromptPATE).")
@@ -106,9 +106,9 @@ def prompt(file: str, moved: bool, **options: Any) -> int:
     from dpcli.predict.documents.sessions import prompt_document, prompt_plan_document
     from dpcli.predict.prompt.prompt_plan import plan_of
 
-    def work(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
+    def run(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.prompt.prompt_session import vote_and_teach
 
         return vote_and_teach(plan, opened_ledger, resume, moved, report)
 
-    return run_session(plan_of(file), prompt_plan_document, work, prompt_document, **options)
+    return run_session(plan_of(file), prompt_plan_document, run, prompt_document, **options)

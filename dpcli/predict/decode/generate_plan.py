@@ -14,8 +14,8 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.predict.decode.private_tokens import LogitClipping, PublicTest
 from dpcli.predict.plugin import DECODING
-from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, table_of, up_to, with_entry
-from dpcli.predict.shards import SESSIONS, require_units
+from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, table_of, up_to, with_entry
+from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
 AT_MOST = up_to(10**6, "10^6")  # limit of the whole numbers in [generate]
@@ -34,7 +34,7 @@ class Generate:
     """
 
     premises: ClassVar[Premises] = (
-        *SESSIONS,
+        *SESSION_PREMISES,
         Premise(
             "A change of one unit changes one batch of private contexts, whatever other units are in the data.",
             "generate",
@@ -89,7 +89,7 @@ class Generate:
     units: Annotated[
         str | None, Key("column that names the owner of each text; by default, each text is a separate unit", claim=True)
     ] = None
-    template: Annotated[Note, Key("private context, in which {text} occurs once", SHOWING)] = ALONE
+    template: Annotated[Note, Key("private context, in which {text} occurs once", TEMPLATE)] = TEXT_ALONE
     method: Annotated[
         Literal["difference", "logits"],
         Key(

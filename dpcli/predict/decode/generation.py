@@ -1,8 +1,12 @@
-"""A session that writes private texts. Each text is charged in full before its first token, and saved as soon as it is complete."""
+"""The session of `dpcli generate`, which writes private texts.
+
+Each text is counted before its first token is drawn, and saved as soon as it is complete.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +34,7 @@ from dpcli.sessions.priced import fingerprint
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.query_counts import QueryBudget
+    from dpcli.sessions.charged import Session
 
 TEXTS = "texts.jsonl"
 
@@ -39,8 +44,10 @@ class GenerationOutcome:
     """The outcome of a session of private texts.
 
     Attributes:
-        taken: Number of texts that have been charged in all calls, out of plan.texts.
-        private: Number of private tokens that have been charged in all calls; None if tokens are not counted.
+        charged: Whether a ledger was charged.
+        written: Texts of this call.
+        taken: Number of texts that have been counted in all calls, out of plan.texts.
+        private: Number of private tokens that have been counted in all calls; None if tokens are not counted.
         cut: Number of texts of this call that were cut short because no private tokens were left.
     """
 
@@ -67,6 +74,8 @@ def write_texts(
 
     Args:
         ledger: Ledger to charge in full before the first token is drawn; None if there is none.
+        resume: Whether to continue the session in the plan's folder.
+        moved: Whether --moved was given, which confirms that no copy of the folder is left at its earlier path.
         texts: Number of texts to write; all that are left if None.
         stream: Source of randomness for the tokens; the operating system if None.
 
@@ -85,19 +94,10 @@ def write_texts(
     with exclusive(plan.folder):
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
-        texts_path = os.path.join(plan.folder, TEXTS)
-        counts = [AnswerCount(plan.texts, "texts")]
-        if plan.test is not None:  # Without a test, only texts are counted.
-            counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in range(generate.batches)]
-        session, (budget, *private_tokens) = begin_session(
-            plan, "generate", ledger, resume, moved, inputs, counts, generate.count, released=texts_path
-        )
-        require_count_of(texts_path, len(whole_lines(texts_path)), budget)  # The next text begins a new line.
-        turns = [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]
+        session, budget, turns = _begin_session(plan, ledger, resume, moved, inputs)
         clips_differences, place = generate.method == "difference", f"{path}: generate.model"
         writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
-        writing = WritingSession(plan, writer, vocabulary, contexts, turns, budget, texts_path, stream)
-        written = writing.write(texts, report)
+        written = WritingSession(plan, writer, vocabulary, contexts, turns, budget, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,
             folder=plan.folder,
@@ -105,12 +105,37 @@ def write_texts(
             charged=session.charged,
             written=tuple(saved.text for saved in written),
             taken=budget.taken(),
-            private=sum(count.taken() for count in private_tokens) if private_tokens else None,
+            private=sum(turn.budget.taken() for turn in turns) if turns else None,
             cut=sum(saved.cut for saved in written),
         )
-        replace_file(os.path.join(plan.folder, STATEMENT), statement(plan, _summary(outcome), disclosure_answers(outcome)).encode())
+        replace_file(
+            os.path.join(plan.folder, STATEMENT), statement(plan, _summary(outcome), _disclosure_answers(outcome)).encode()
+        )
         commit(session, ledger)
     return outcome
+
+
+def _begin_session(
+    plan: GenerationPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str]
+) -> tuple[Session, QueryBudget, list[PrivateTurns]]:
+    """Charge the session, or continue it.
+
+    Returns:
+        The session, the count of its texts, and the private tokens of each batch; [] if all tokens are private and none are counted.
+
+    Raises:
+        InputError, Denied, LedgerError: As for `begin_session`.
+    """
+    counts = [AnswerCount(plan.texts, "texts")]
+    if plan.test is not None:
+        batches = range(plan.generate.batches)
+        counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
+    path = os.path.join(plan.folder, TEXTS)
+    session, (budget, *private_tokens) = begin_session(
+        plan, "generate", ledger, resume, moved, inputs, counts, plan.generate.count, released=path
+    )
+    require_count_of(path, len(whole_lines(path)), budget)  # whole_lines also removes an incomplete last line.
+    return session, budget, [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]
 
 
 class SavedText(NamedTuple):
@@ -136,7 +161,6 @@ class WritingSession:
     contexts: list[list[tuple[int, ...]]]
     turns: list[PrivateTurns]
     budget: QueryBudget
-    texts_path: str
     stream: Stream | None
 
     def write(self, texts: int | None, report: Report) -> list[SavedText]:
@@ -176,12 +200,12 @@ class WritingSession:
         line = {"number": number, "batch": batch, "text": text}
         if turns is not None:
             line |= {"private": written.private, "cut": written.cut}
-        add_line(self.texts_path, line)
+        add_line(os.path.join(self.plan.folder, TEXTS), line)
         return SavedText(text, written.cut)
 
 
-def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
-    """Return the answers of the disclosure statement."""
+def _disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
+    """Return the answers to items of the disclosure statement that the session knows."""
     plan, spec = outcome.plan, outcome.plan.entry.spec
     clipped_values = {
         "difference": "the differences between each private context's logits and the public context's",

@@ -1,16 +1,17 @@
 """Private tokens: the clipped contributions of private contexts to the logits, and the test that decides which tokens need them.
 
-Let B be the public size of a batch, which may differ from its number of contexts, and let u = clip / (2^20 B). For each token, a context
-contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are therefore exact. A missing context contributes 0.
+Contributions. Let B be the public size of a batch, which may differ from its number of contexts, and let u = clip / (2^20 B). For each
+token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are therefore exact. A missing context
+contributes 0.
 
-The score of a token is (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to the
-contributions of 8 B contexts, which does not increase its sensitivity. Rounding then changes a weight e^score by a factor of at most e^h,
-where h = 2^-50 (1000 + 8 clip / temperature). It changes the privacy loss of a token by at most 4 h. To compensate, the clip that is used
-is smaller than the clip of the file by 2 h B temperature.
+Scores. The score of a token is (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to
+the contributions of 8 B contexts, which does not increase its sensitivity. Rounding changes a weight e^score by a factor of at most e^h,
+where h = 2^-50 (1000 + 8 clip / temperature), and the privacy loss of a token by at most 4 h. To compensate, the clip that is used is
+smaller than the clip of the file by 2 h B temperature.
 
-The test compares a noisy distance between the private contexts and the public one with a noisy threshold, called the bar. A distribution is
-cut into at most 2^30 parts. One context therefore moves the distance by at most its number of parts, whatever a model answers. The distance
-f of `PrivateDecodingSpec` is this distance divided by 2^31 times the number of references.
+Test. A noisy distance between the private contexts and the public one is compared with a noisy threshold, called the bar. Each distribution
+is cut into at most 2^30 parts, so that one context moves the distance by at most its number of parts, whatever a model answers. The
+distance f of `PrivateDecodingSpec` is this distance divided by 2^31 times the number of references.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ class LogitClipping:
                 f"clip: expected a temperature, clip and clip / (2^20 references) from {SMALLEST:g} to {1.0 / SMALLEST:g}, found a "
                 f"temperature of {spec.temperature:g}, a clip of {spec.clip:g} and {spec.references:,} references"
             )
-        lost = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)
-        used = spec.clip - 2.0 * lost * spec.references * spec.temperature
-        if not used >= 0.99 * spec.clip:
+        rounding = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)  # h above
+        clip = spec.clip - 2.0 * rounding * spec.references * spec.temperature
+        if not clip >= 0.99 * spec.clip:
             raise InputError(
                 "clip: too small, as rounding moves a logit further: clip / (references temperature) = "
                 f"{spec.clip / spec.references / spec.temperature:.3g}"
             )
-        return cls(used, spec.references, spec.temperature)
+        return cls(clip, spec.references, spec.temperature)
 
     def differences(self, private: Array, public: Array) -> Sums:
         """Return the sum of the contexts' contributions, which are the clipped differences of their logits to the public ones.
@@ -117,6 +118,7 @@ class PublicTest:
     """The test of one entry.
 
     Attributes:
+        size: Public size B of a batch.
         threshold, scale: Threshold of the distance and scale of its noise, in parts. `PrivateDecodingSpec` has them as shares.
     """
 
@@ -165,8 +167,8 @@ class PublicTest:
         """Draw the bar with which distances are compared, up to and including the next private token."""
         return self.threshold + geometric(self.scale, stream)
 
-    def private(self, distance: int, bar: int, stream: Stream) -> bool:
-        """Draw whether the token is private, which it is if the noisy distance reaches the bar."""
+    def is_private(self, distance: int, bar: int, stream: Stream) -> bool:
+        """Draw whether the noisy distance reaches the bar, so that the token is private."""
         return bernoulli_exp(Fraction(max(0, bar - distance)) / self.scale, stream)
 
 
@@ -174,9 +176,10 @@ class PublicTest:
 class PrivateTurns:
     """The private tokens of one batch. Each is charged before its bar is drawn.
 
+    A bar is used until one token, in any text of the batch, is private. If a process ends, its open bar and the charge for it are lost.
+
     Attributes:
-        budget: Durable count of the private tokens. A bar is used until one token, in any text of the batch, is private. If a process
-            ends, its open bar and the charge for it are lost.
+        budget: Durable count of the private tokens.
         bar: The bar for the next comparisons; None if no bar is open.
         spent: Whether no private tokens are left.
     """
@@ -200,11 +203,11 @@ class PrivateTurns:
             self.bar = self.test.bar(stream)
         return self.bar is not None
 
-    def private(self, distance: int, stream: Stream) -> bool:
+    def is_private(self, distance: int, stream: Stream) -> bool:
         """Draw whether the next token is private, by comparison with the open bar. A private token closes the bar."""
         if self.bar is None:
             raise InternalError("a comparison without a charge: this is a bug in dpcli, and no token was drawn")
-        private = self.test.private(distance, self.bar, stream)
-        if private:
+        is_private = self.test.is_private(distance, self.bar, stream)
+        if is_private:
             self.bar = None
-        return private
+        return is_private

@@ -87,24 +87,27 @@ class Writer:
     def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> WrittenText:
         """Return one text of a batch.
 
+        If not all tokens are private, a token that the public context predicts well is drawn from the public distribution, and the text is
+        cut short when no private tokens are left.
+
         Args:
-            turns: Private tokens of the batch; None if all tokens are private. With private turns, a token that the public context predicts
-                well is drawn from the public distribution. The text is cut short if no private tokens are left.
+            contexts: Private contexts of the batch.
+            turns: Private tokens of the batch; None if all tokens are private.
         """
         ids: list[int] = []
         private = 0
         while len(ids) < self.tokens:
             if turns is not None and not turns.open_bar(stream):
                 return WrittenText(tuple(ids), private, True)
-            candidate = self.next_token(contexts, ids, None if turns is None else turns.test)
-            if turns is None or turns.private(candidate.distance, stream):
+            distributions = self.next_token(contexts, ids, None if turns is None else turns.test)
+            if turns is None or turns.is_private(distributions.distance, stream):
                 private += 1
-                chosen = draw_token(candidate.scores, stream)
+                token = draw_token(distributions.scores, stream)
             else:
-                chosen = draw_token(candidate.public, stream)
-            if chosen == self.end:
+                token = draw_token(distributions.public, stream)
+            if token == self.end:
                 break
-            ids.append(chosen)
+            ids.append(token)
         return WrittenText(tuple(ids), private, False)
 
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
@@ -113,8 +116,8 @@ class Writer:
         Raises:
             InputError: If the model fails after the public context, or its answer changes after it was asked about private contexts.
         """
-        shown = (*self.prompt, *written)
-        public = next_token(self.model, shown, self.place)
+        public_context = (*self.prompt, *written)
+        public = next_token(self.model, public_context, self.place)
         no_sums = np.zeros(len(public), np.int64)
         sums, parts = no_sums.copy(), no_sums.copy()
         for start in range(0, len(contexts), AT_ONCE):
@@ -123,7 +126,7 @@ class Writer:
             sums += self.clipping.differences(private, public) if self.clips_differences else self.clipping.logits(private)
             if test is not None:
                 parts += sum(map(test.parts, private))
-        require_forgetful(self.model, public, shown, self.place)
+        require_forgetful(self.model, public, public_context, self.place)
         base = public if self.clips_differences else np.zeros(len(public))
         distance = 0 if test is None else test.distance(public, parts)
         return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, no_sums), distance)

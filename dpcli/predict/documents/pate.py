@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,6 @@ from dpcli.predict.prediction_session import STATEMENT
 from dpcli.sessions.documents.dry_run import shown, window_note
 
 if TYPE_CHECKING:
-    from dpcli.analysis.account import Account
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.pate_session import SessionOutcome
     from dpcli.predict.pate.student import StudentOutcome
@@ -28,125 +28,106 @@ UNSANITISED = "unsanitised, do not publish"
 WHY_PRIVATE = (
     "an epsilon given the votes reveals how far the teachers agree, which is private: no statement, ledger or gate contains it"
 )
+NO_VOTES = "no votes yet: the cost given the votes is not known"
+COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descriptions in the table
+    "expected": "expected over the noise (planning, no guarantee)",
+    "realised": "of the session: every threshold, answered queries",
+}
 
 
-def account_document(votes: VoteAccount) -> Document:
+def account_document(cost: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`."""
-    plan = votes.plan
+    plan = cost.plan
     filed = account_report.document(plan.as_filed, plan.diagnostics)
-    private = _private_epsilons(votes)
-    as_planned = None
-    if votes.as_planned is not None and votes.realised is not None:
-        as_planned = _as_planned_data(votes.as_planned, votes.realised)
+    given_votes = _epsilons_given_votes(cost)
     data = {
         **setting(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
         "queries": max(plan.queries, plan.stated),
         "answers": plan.stated,
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
-        "votes": None if votes.votes is None else {"queries": len(votes.votes)},
-        "sanitised": sanitised_data(plan, votes.sanitised),
-        "held": as_planned,
-        "unsanitised_do_not_publish": {name: _numbers(epsilon) for name, epsilon in private.items()} or None,
+        "votes": None if cost.votes is None else {"queries": len(cost.votes)},
+        "sanitised": sanitised_data(plan, cost.sanitised),
+        "held": _as_planned_data(cost),
+        "unsanitised_do_not_publish": {name: _epsilon_data(epsilon) for name, epsilon in given_votes.items()} or None,
         "exit_code": filed.exit_code,
     }
     limits = (*window_note(plan), *_budget_limit(plan))
-    notes = (
-        *filed.notes,
-        *limits,
-        *_charges_so_far(votes),
-        *_above_guarantee(private, plan),
-        *_sanitised(votes),
-        WHY_PRIVATE if private else "no votes yet: the cost given the votes is not known",
-    )
-    tables = (_given_votes(private, plan), *filed.tables) if private else filed.tables
+    notes = (*filed.notes, *limits, *_cost_notes(cost, given_votes), WHY_PRIVATE if given_votes else NO_VOTES)
+    tables = (_given_votes_table(given_votes, plan), *filed.tables) if given_votes else filed.tables
     return replace(filed, data=data, tables=tables, notes=notes, details=limits, records=(), sheet=None)
 
 
-def _private_epsilons(votes: VoteAccount) -> dict[str, VoteEpsilon]:
+def _epsilons_given_votes(cost: VoteAccount) -> dict[str, VoteEpsilon]:
     """Return the epsilons given the votes that are known, by name."""
-    epsilons = {"expected": votes.expected, "realised": votes.realised}
+    epsilons = {"expected": cost.expected, "realised": cost.realised}
     return {name: epsilon for name, epsilon in epsilons.items() if epsilon is not None}
 
 
-def _as_planned_data(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
-    sound_rows = [row for row in account.rows if row.accountant.sound]
+def _epsilon_data(given_votes: VoteEpsilon) -> dict[str, Any]:
+    """Return an epsilon given the votes, for JSON."""
     return {
-        "asked": realised.queries,
-        "answered": int(realised.answered),
-        "epsilon_had_it_been_planned_so": account.upper,
+        "epsilon": given_votes.epsilon,
+        "order": given_votes.order,
+        "epsilon_classic": given_votes.classic,
+        "queries": given_votes.queries,
+        "answered": given_votes.answered,
+    }
+
+
+def _as_planned_data(cost: VoteAccount) -> dict[str, Any] | None:
+    """Return the cost that the session would have if its queries and answers had been declared, for JSON."""
+    if cost.as_planned is None or cost.realised is None:
+        return None
+    sound_rows = [row for row in cost.as_planned.rows if row.accountant.sound]
+    return {
+        "asked": cost.realised.queries,
+        "answered": int(cost.realised.answered),
+        "epsilon_had_it_been_planned_so": cost.as_planned.upper,
         "by_accountant": {row.accountant.name: row.bound.upper for row in sound_rows if row.bound is not None},
     }
 
 
-def _charges_so_far(votes: VoteAccount) -> tuple[str, ...]:
-    """Return a note on the charges so far, and on their cost had they been declared. A session that ends early is charged in full."""
-    if votes.as_planned is None or votes.realised is None:
-        return ()
-    charged = f"{votes.realised.queries:,} queries and {int(votes.realised.answered):,} answers"
-    return (
-        f"charged so far: {charged}; had {charged} been declared beforehand, the session would cost epsilon <= "
-        f"{up(votes.as_planned.upper)} whatever the votes are; its cost remains the declared one",
-    )
+def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Iterator[str]:
+    """Yield notes on the charges so far, on an epsilon given the votes above the guarantee, and on the sanitised epsilon."""
+    account = cost.plan.account
+    if cost.as_planned is not None and cost.realised is not None:  # A session that ends early is charged in full.
+        charged = f"{cost.realised.queries:,} queries and {int(cost.realised.answered):,} answers"
+        yield (
+            f"charged so far: {charged}; had {charged} been declared beforehand, the session would cost epsilon <= "
+            f"{up(cost.as_planned.upper)} whatever the votes are; its cost remains the declared one"
+        )
+    if any(not epsilon.epsilon <= account.upper for epsilon in given_votes.values()):
+        # Fewer accountants compute an epsilon from votes.
+        yield (
+            f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(account.upper)} whatever the "
+            "votes are"
+        )
+    if cost.sanitised is not None and account.delta:
+        yield (
+            f"sanitised, may be published: epsilon <= {up(cost.sanitised.epsilon(account.delta))} for these labels and this number, an "
+            f"ex-post bound {BOTH}, except with probability {cost.sanitised.failure:g} over its noise; it is drawn once and saved"
+        )
 
 
-def _above_guarantee(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
-    """Return a note if an epsilon given the votes is larger than the guarantee.
-
-    It may be larger because fewer accountants compute an epsilon from votes.
-    """
-    if all(given_votes.epsilon <= plan.account.upper for given_votes in private.values()):
-        return ()
-    return (
-        f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(plan.account.upper)} whatever the "
-        "votes are",
-    )
-
-
-def _sanitised(votes: VoteAccount) -> tuple[str, ...]:
-    delta = votes.plan.account.delta
-    if votes.sanitised is None or not delta:
-        return ()
-    return (
-        f"sanitised, may be published: epsilon <= {up(votes.sanitised.epsilon(delta))} for these labels and this number, an ex-post bound "
-        f"{BOTH}, except with probability {votes.sanitised.failure:g} over its noise; it is drawn once and saved",
-    )
-
-
-def _numbers(votes: VoteEpsilon) -> dict[str, Any]:
-    """Return the fields of the epsilon under their names in JSON."""
-    return {
-        "epsilon": votes.epsilon,
-        "order": votes.order,
-        "epsilon_classic": votes.classic,
-        "queries": votes.queries,
-        "answered": votes.answered,
-    }
+def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
+    rows = []
+    for name, votes in given_votes.items():
+        counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")
+        rows.append((COSTS_GIVEN_VOTES[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
+    title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
+    columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
+    return Table(title, columns, tuple(rows), frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
 
 
 def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
+    """Return a note if the budget allows fewer answers than the file states; () otherwise."""
     if plan.answers == plan.stated:
         return ()
     return (
         f"the budget allows {plan.answers:,} of the {plan.stated:,} answers of the file; a session stops at {plan.answers:,} answers: "
         f"epsilon <= {up(plan.account.upper)}",
     )
-
-
-ROWS = {
-    "expected": "expected over the noise (planning, no guarantee)",
-    "realised": "of the session: every threshold, answered queries",
-}
-
-
-def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
-    rows = []
-    for name, votes in private.items():
-        counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")
-        rows.append((ROWS[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
-    title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
-    columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
-    return Table(title, columns, tuple(rows), frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
 
 
 def label_document(outcome: SessionOutcome) -> Document:
@@ -175,38 +156,26 @@ def _seeded_noise(transcript: Transcript) -> str:
     return "" if transcript.private else "NOT PRIVATE (seeded noise): "
 
 
-def _label_details(outcome: SessionOutcome) -> list[str]:
+def _label_details(outcome: SessionOutcome) -> Iterator[str]:
     plan, transcript = outcome.plan, outcome.transcript
-    details = [
-        f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {shown(plan.folder)}",
-        *window_note(plan),
-        *_budget_limit(plan),
-        *_unused(outcome),
-    ]
+    yield f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {shown(plan.folder)}"
+    yield from window_note(plan)
+    yield from _budget_limit(plan)
+    if outcome.fitting is not None:
+        yield (
+            f"the file pays for {plan.queries:,} queries, but there are only {outcome.queries:,}: {plan.aggregator.queries_key} = "
+            f"{outcome.queries} would cost epsilon <= {up(outcome.fitting.upper)}"
+        )
     if not transcript.session.charged and transcript.private:
-        details.append("no ledger was charged: the costs of sessions on the same data add up (use --ledger)")
-    if outcome.earlier:
-        details.append("this session had already ended: these are its labels, and nothing was drawn or charged now")
+        yield "no ledger was charged: the costs of sessions on the same data add up (use --ledger)"
+    if outcome.had_ended:
+        yield "this session had already ended: these are its labels, and nothing was drawn or charged now"
     if transcript.lost:
-        details.append(
+        yield (
             f"{len(transcript.lost):,} queries were charged and lost in a crash: none is answered again, as this would be a second release"
         )
     if transcript.reinforced:
-        details.append(
-            f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing"
-        )
-    return details
-
-
-def _unused(outcome: SessionOutcome) -> tuple[str, ...]:
-    """Return a note if the file pays for more queries than there are."""
-    if outcome.fitting is None:
-        return ()
-    key = outcome.plan.aggregator.key
-    return (
-        f"the file pays for {outcome.plan.queries:,} queries, but there are only {outcome.queries:,}: {key} = {outcome.queries} would cost "
-        f"epsilon <= {up(outcome.fitting.upper)}",
-    )
+        yield f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing"
 
 
 def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
@@ -215,8 +184,8 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
     details = [
         f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
     ]
-    if teachers.earlier:
-        details.append(f"{teachers.earlier:,} of them had been fitted before")
+    if teachers.fitted_before:
+        details.append(f"{teachers.fitted_before:,} of them had been fitted before")
     if teachers.empty or teachers.single:
         details.append(
             f"{teachers.empty:,} shards have no record and {teachers.single:,} have a single label: their teachers always vote the same "
@@ -226,7 +195,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
         **setting(plan),
         "folder": plan.folder,
         "pool": len(teachers.votes),
-        "fitted_before": teachers.earlier,
+        "fitted_before": teachers.fitted_before,
         "private_do_not_publish": {"empty_shards": teachers.empty, "single_label_shards": teachers.single},
         "exit_code": 0,
     }

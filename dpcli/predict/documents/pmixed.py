@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.analysis.budget_verdict import OVER
-from dpcli.analysis.documents.account import headline
+from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value, visible
 from dpcli.predict.pmixed.ensemble_fit import FitOutcome
@@ -30,7 +29,7 @@ NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 def guarantee(plan: PmixedPlan) -> str:
     """Return a sentence about the cost of all tokens of a plan together."""
     if plan.account is not None:
-        return f"{plan.tokens:,} tokens in all: {headline(plan.account)}"
+        return f"{plan.tokens:,} tokens in all: {account_report.headline(plan.account)}"
     assert plan.published is not None
     claim = f"claimed epsilon {plan.published.epsilon:g} at delta = {plan.published.delta!r} for {plan.tokens:,} tokens"
     return f"{claim}: {NOT_DP}"
@@ -63,36 +62,36 @@ def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
-def tokens_left(answered: EnsembleAnswer) -> str:
-    """Return a sentence about the tokens of an answer, the tokens spent, and the tokens left."""
-    count, left = answered.tokens, answered.total - answered.taken
+def tokens_left(answer: EnsembleAnswer) -> str:
+    """Return a sentence about the number of tokens of an answer, of tokens spent, and of tokens left."""
+    count, left = answer.tokens, answer.total - answer.taken
     if count == 0:
         length = "(an empty text)"
     else:
         length = "1 token" if count == 1 else f"{count:,} tokens"
-    return f"{length}; {answered.taken:,} of {answered.total:,} are spent, {left:,} are left"
+    return f"{length}; {answer.taken:,} of {answer.total:,} are spent, {left:,} are left"
 
 
-def predict_document(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
+def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
     """Return the document of `dpcli pmixed predict`. Its headline is the drawn text, so that standard output is that text."""
-    notes = (tokens_left(answered), f"ended by {answered.why}", guarantee(plan))
-    exit_code = 1 if answered.refused else 0
+    notes = (tokens_left(answer), f"ended by {answer.ended_by}", guarantee(plan))
+    exit_code = 1 if answer.refusal else 0
     data = {
         "schema": "dpcli/pmixed-predict/v1",
-        "prompt": answered.prompt,
-        "text": answered.text,
-        "tokens": answered.tokens,
-        "ended_by": answered.why,
-        "taken": answered.taken,
-        "total": answered.total,
+        "prompt": answer.prompt,
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "ended_by": answer.ended_by,
+        "taken": answer.taken,
+        "total": answer.total,
         "mode": plan.pmixed.mode,
         "result": result(plan),
         "exit_code": exit_code,
     }
     columns = ("prompt", "text", "tokens", "taken", "total")
-    row = (answered.prompt, answered.text, answered.tokens, answered.taken, answered.total)
-    headline = "\n".join(map(visible, answered.text.split("\n")))
-    why = answered.refused or ""
+    row = (answer.prompt, answer.text, answer.tokens, answer.taken, answer.total)
+    headline = "\n".join(map(visible, answer.text.split("\n")))
+    why = answer.refusal or ""
     return Document(headline, data, notes=notes, exit_code=exit_code, why=why, sheet=Sheet(columns, (row,)), records=(data,))
 
 
@@ -106,50 +105,51 @@ def account_document(costs: Costs) -> Document:
 def _priced_document(costs: Costs) -> Document:
     best, plan, spec = costs.best, costs.plan, costs.plan.spec
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
-    text = (
+    headline = (
         f"epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} for {plan.tokens:,} tokens of {spec.shards} shards, rate "
         f"{spec.model_rate:g}, radius {spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
     )
     table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here")
-    return _costs_document(costs, text, table, NOTES, best.epsilon, _over_budget(costs))
+    return _costs_document(costs, headline, table, NOTES, best.epsilon, _over_budget(costs))
 
 
 def _over_budget(costs: Costs) -> str:
-    """Return how the costs exceed the budget of the file; "" if they do not."""
+    """Return how the tokens exceed the budget of the file, at the delta of the budget or of the costs; "" if they do not."""
     budget = None if costs.plan.account is None else costs.plan.account.budget
     if budget is None:
         return ""
-    if budget.rho is not None and budget.rho.verdict in OVER:
-        return f"over the budget: {budget.rho.words()}"
+    if budget.over:
+        return f"over the budget: {budget.words()}"
     cap = budget.epsilon
     if cap is not None and cap.delta == costs.delta and costs.best.epsilon > cap.cap:
-        return f"over the budget of epsilon {cap.cap:g}"
+        return f"over the budget: epsilon {up(costs.best.epsilon)} of {cap.cap!r} at delta = {cap.delta!r}"
     return ""
 
 
 def _solved_document(costs: Costs) -> Document:
     best = costs.best
     assert best.solved is not None
-    cells = ["-" if row.solved is None else _value(row.solved.value) for row in costs.rows]
-    text = (
-        f"{costs.solve} = {_value(best.solved.value)}: epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} (target {costs.target!r}; "
-        f"{best.change}; {NAMES[best.accountant]})"
+    cells = ["-" if row.solved is None else _value_text(row.solved.value) for row in costs.rows]
+    headline = (
+        f"{costs.solve} = {_value_text(best.solved.value)}: epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} "
+        f"(target {costs.target!r}; {best.change}; {NAMES[best.accountant]})"
     )
     title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
     table = _table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
-    return _costs_document(costs, text, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
+    return _costs_document(costs, headline, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
 
 
-def _costs_document(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
+def _costs_document(costs: Costs, headline: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
     """Return the document of costs.
 
     Args:
+        total: The number that `-f total` prints.
         why: How the costs exceed the budget; "" if they do not.
     """
     exit_code = 1 if why else 0
-    data = {**_data(costs), "exit_code": exit_code}
+    data = {**_costs_data(costs), "exit_code": exit_code}
     return Document(
-        text,
+        headline,
         data,
         "fail" if why else "pass",
         (table,),
@@ -161,7 +161,7 @@ def _costs_document(costs: Costs, text: str, table: Table, notes: tuple[str, ...
     )
 
 
-def _value(solved: float) -> str:
+def _value_text(solved: float) -> str:
     """Return a solved value as text. A whole number keeps all its digits, as a rounded one might no longer meet the target."""
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
@@ -182,7 +182,7 @@ def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
     return Table(title, ("what one change does", *NAMES), tuple(rows), frozenset({1, 2}), footnotes)
 
 
-def _data(costs: Costs) -> dict[str, object]:
+def _costs_data(costs: Costs) -> dict[str, object]:
     spec = costs.plan.spec
     return {
         "schema": "dpcli/pmixed-account/v1",
@@ -193,12 +193,12 @@ def _data(costs: Costs) -> dict[str, object]:
         "delta": costs.delta,
         "solve": costs.solve,
         "target_epsilon": costs.target,
-        "rows": [_row(row) for row in costs.rows],
-        "best": _row(costs.best),
+        "rows": [_row_data(row) for row in costs.rows],
+        "best": _row_data(costs.best),
     }
 
 
-def _row(row: ChangeCost) -> dict[str, Value]:
+def _row_data(row: ChangeCost) -> dict[str, Value]:
     return {
         "change": row.change,
         "accountant": row.accountant,
@@ -210,7 +210,7 @@ def _row(row: ChangeCost) -> dict[str, Value]:
 
 def _sheet(costs: Costs) -> Sheet:
     columns = ("change", "accountant", "stated", "epsilon_upper", costs.solve or "value")
-    return Sheet(columns, tuple(tuple(_row(row).values()) for row in costs.rows))
+    return Sheet(columns, tuple(tuple(_row_data(row).values()) for row in costs.rows))
 
 
 def _claim_document(plan: PmixedPlan) -> Document:

@@ -7,7 +7,7 @@ import math
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
-from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Way
+from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, MeasuredMethod
 from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE
 from dpcli.predict.pmixed.token_losses import Perplexity
 
@@ -32,26 +32,25 @@ REFERENCES = {  # label of each horizontal line in the chart
 
 def evaluate_document(evaluation: Evaluation) -> Document:
     """Return the document of `dpcli pmixed evaluate`."""
-    sound, public, everything = evaluation.way("sound"), evaluation.way("public"), evaluation.way("all")
-    assert sound is not None and public is not None and everything is not None
+    sound, public, no_privacy = (evaluation.method(kind) for kind in ("sound", "public", "all"))
     headline = (
         f"perplexity {sound.perplexity.value:.4g} of {sound.name} at epsilon <= {up(evaluation.epsilon)}, delta = {evaluation.delta!r}; "
-        f"public model {public.perplexity.value:.4g}, no privacy {everything.perplexity.value:.4g} ({evaluation.tokens:,} tokens of text "
+        f"public model {public.perplexity.value:.4g}, no privacy {no_privacy.perplexity.value:.4g} ({evaluation.tokens:,} tokens of text "
         "declared public)"
     )
-    tables = (_ways(evaluation), _points(evaluation)) if evaluation.points else (_ways(evaluation),)
+    tables = (_methods(evaluation), _points(evaluation)) if evaluation.points else (_methods(evaluation),)
     data = {
         "schema": "dpcli/pmixed-evaluate/v1",
         "epsilon": evaluation.epsilon,
         "delta": evaluation.delta,
         "tokens": evaluation.tokens,
         "private": True,
-        "ways": [_way(way) for way in evaluation.ways],
+        "ways": [_method(method) for method in evaluation.methods],
         "axis": evaluation.axis,
         "points": [_point(point) for point in evaluation.points],
         "exit_code": 0,
     }
-    measured = [way.perplexity for way in evaluation.ways]
+    measured = [method.perplexity for method in evaluation.methods]
     measured += [perplexity for point in evaluation.points for perplexity in (point.sound, point.paper) if perplexity is not None]
     is_drawn = len(evaluation.points) > 1 and all(math.isfinite(perplexity.high) for perplexity in measured)
     pictures = (picture(evaluation),) if is_drawn else ()
@@ -64,25 +63,27 @@ def _notes(evaluation: Evaluation) -> list[str]:
     notes = [NOT_FOR_PUBLICATION, INTERVALS]
     if evaluation.axis == "shards":
         notes.append(REDRAWN)
-    no_better = [way.name for way in evaluation.ways if way.kind == "sound" and not way.relative.value < 1.0]
+    no_better = [method.name for method in evaluation.methods if method.kind == "sound" and not method.relative.value < 1.0]
     if no_better:
         notes.insert(0, f"the private texts did not help: {' and '.join(no_better)} is no better than the public model")
     return notes
 
 
-def _ways(evaluation: Evaluation) -> Table:
-    rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity), *_cells(way.relative)) for way in evaluation.ways)
+def _methods(evaluation: Evaluation) -> Table:
+    rows = tuple(
+        (method.name, _epsilon(method), *_cells(method.perplexity), *_cells(method.relative)) for method in evaluation.methods
+    )
     columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
-    footnotes = (f"-: {NO_GUARANTEE}",) if any(way.epsilon is None for way in evaluation.ways) else ()
+    footnotes = (f"-: {NO_GUARANTEE}",) if any(method.epsilon is None for method in evaluation.methods) else ()
     return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
 
 
-def _epsilon(way: Way) -> str:
-    if way.epsilon is None:
+def _epsilon(method: MeasuredMethod) -> str:
+    if method.epsilon is None:
         return "-"
-    if math.isinf(way.epsilon):
+    if math.isinf(method.epsilon):
         return "infinite"
-    return up(way.epsilon) if way.epsilon else "0"
+    return up(method.epsilon) if method.epsilon else "0"
 
 
 def _cells(measured: Perplexity) -> tuple[str, str]:
@@ -106,13 +107,13 @@ def _sound(evaluation: Evaluation) -> str:
     return f"PMixED, {evaluation.plan.pmixed.projection}"
 
 
-def _way(way: Way) -> dict[str, object]:
+def _method(method: MeasuredMethod) -> dict[str, object]:
     return {
-        "name": way.name,
-        "kind": way.kind,
-        "epsilon": way.epsilon,
-        **_perplexity(way.perplexity),
-        "relative": _perplexity(way.relative),
+        "name": method.name,
+        "kind": method.kind,
+        "epsilon": method.epsilon,
+        **_perplexity(method.perplexity),
+        "relative": _perplexity(method.relative),
     }
 
 
@@ -131,7 +132,7 @@ def _perplexity(measured: Perplexity) -> dict[str, float]:
 
 def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
     rows: list[tuple[Value, ...]] = [
-        ("way", way.name, None, way.epsilon, *_perplexity(way.perplexity).values()) for way in evaluation.ways
+        ("way", method.name, None, method.epsilon, *_perplexity(method.perplexity).values()) for method in evaluation.methods
     ]
     for point in evaluation.points:
         for name, measured in (("sound", point.sound), ("paper", point.paper)):
@@ -146,18 +147,19 @@ def picture(evaluation: Evaluation) -> Chart:
     points, label = evaluation.points, LABELS[evaluation.axis]
     sound: Points = tuple(sorted((point.value, point.sound.value) for point in points))
     paper: Points = tuple(sorted((point.value, point.paper.value) for point in points if point.paper is not None))
-    # The private baseline has the epsilon of the file, and is no reference along an axis of epsilon.
-    references = [way for way in evaluation.ways if way.kind in REFERENCES and (way.kind != "dp" or evaluation.axis != "epsilon")]
+    references = [method for method in evaluation.methods if method.kind in REFERENCES]
+    if evaluation.axis == "epsilon":  # The private baseline has the epsilon of the file only.
+        references = [method for method in references if method.kind != "dp"]
     perplexities = [point.sound.low for point in points] + [point.sound.high for point in points]
     perplexities += [value for _, value in paper]
-    perplexities += [way.perplexity.value for way in references]
+    perplexities += [method.perplexity.value for method in references]
     x_ends, y_ends = log_span([point.value for point in points], ROOM), log_span(perplexities, ROOM)
     lines = [Line(_sound(evaluation), sound)]
     if len(paper) > 1:
         lines.append(Line("published, no guarantee", paper, Tone.SECOND, True))
-    for way in references:
-        across = tuple((x, way.perplexity.value) for x in x_ends)
-        lines.append(Line(REFERENCES[way.kind], across, Tone.MUTED, True))
+    for method in references:
+        across = tuple((x, method.perplexity.value) for x in x_ends)
+        lines.append(Line(REFERENCES[method.kind], across, Tone.MUTED, True))
     return Chart(
         kind="pmixed",
         title=f"{evaluation.plan.pipeline.name or 'PMixED'}: perplexity against {label}",

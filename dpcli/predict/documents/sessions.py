@@ -31,29 +31,31 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
         "epsilon_of_one_text_per_batch": epsilon_of_one_per_batch,
         "epsilon_of_1000_texts": epsilon_of_many,
     }
-    one_per_batch, of_many = f"{_texts(generate.batches)}, one from each batch", f"{MANY:,} texts"
     size = plan.pipeline.privacy.dataset_size
     expected = "" if size is None else f"; {size / generate.batches:,.0f} of {size:,} records are expected in a batch"
-    divisor = f"the sum for each token is divided by {plan.clipping.size:,}, the declared size of a batch{expected}"
-    folder = f"writes texts and statement to {shown(plan.folder)}"
     texts = (
         f"{plan.texts:,} texts of at most {generate.tokens:,} tokens, {generate.texts:,} from each of {generate.batches:,} batches, by "
         f"{plan.entry.name}"
     )
+    rho_of_token, rho_of_text = up(rho, 6), up(rho * generate.tokens, 6)
+    epsilons = (
+        f"epsilon <= {up(epsilon_of_one_per_batch)} for {_texts(generate.batches)}, one from each batch; <= {up(epsilon_of_many)} for "
+        f"{MANY:,} texts"
+    )
     if plan.test is None:
-        counts_and_costs: tuple[str, ...] = (
-            texts,
-            f"rho <= {up(rho, 6)} for a token, {up(rho * generate.tokens, 6)} for a text",
-            f"epsilon <= {up(epsilon_of_one_per_batch)} for {one_per_batch}; <= {up(epsilon_of_many)} for {of_many}",
-        )
+        details = [texts, f"rho <= {rho_of_token} for a token, {rho_of_text} for a text", epsilons]
     else:
-        counts_and_costs = (
+        details = [
             f"at most {texts}",
             f"at most {plan.entry.steps:,} private tokens in each batch; tokens drawn from the public context alone cost nothing",
-            f"rho <= {up(rho, 6)} for a private token, {up(rho * generate.tokens, 6)} for a text of private tokens only",
-            f"epsilon <= {up(epsilon_of_one_per_batch)} for {one_per_batch}; <= {up(epsilon_of_many)} for {of_many}, all tokens private",
-        )
-    return dry_run(plan, "dpcli/generate-plan/v1", data, (*counts_and_costs, divisor, folder))
+            f"rho <= {rho_of_token} for a private token, {rho_of_text} for a text of private tokens only",
+            f"{epsilons}, all tokens private",
+        ]
+    details += [
+        f"the sum for each token is divided by {plan.clipping.size:,}, the declared size of a batch{expected}",
+        f"writes texts and statement to {shown(plan.folder)}",
+    ]
+    return dry_run(plan, "dpcli/generate-plan/v1", data, details)
 
 
 def generate_document(outcome: GenerationOutcome) -> Document:
@@ -108,14 +110,14 @@ def prompt_plan_document(plan: PromptPlan) -> Document:
 def prompt_document(outcome: PromptOutcome) -> Document:
     """Return the document of `dpcli prompt`."""
     plan, account, student = outcome.plan, outcome.plan.account, outcome.student
-    accuracy, without_demonstrations = (None, None) if outcome.accuracy is None else outcome.accuracy
     headline = (
         f"{guarantee(account)}: {outcome.answered:,} of {outcome.texts:,} public texts were labelled, "
         f"{outcome.queries:,} of {plan.queries:,} queries are used"
     )
     if outcome.accuracy is not None:
         headline += (
-            f"; accuracy {accuracy:.4f} on texts declared public (not checked), {without_demonstrations:.4f} without demonstrations"
+            f"; accuracy {outcome.accuracy:.4f} on texts declared public (not checked), "
+            f"{outcome.accuracy_without_demonstrations:.4f} without demonstrations"
         )
     agreement = "" if student.agreement is None else f", which agrees with {percent(student.agreement)} of the other labels"
     details = (
@@ -135,8 +137,8 @@ def prompt_document(outcome: PromptOutcome) -> Document:
         "waiting": outcome.waiting,
         "prompt": outcome.prompt,
         "agreement": student.agreement,
-        "accuracy": accuracy,
-        "accuracy_without_demonstrations": without_demonstrations,
+        "accuracy": outcome.accuracy,
+        "accuracy_without_demonstrations": outcome.accuracy_without_demonstrations,
         "folder": outcome.folder,
         "run": outcome.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},

@@ -1,11 +1,11 @@
-"""The protocols of language models and vocabularies, and checks of their answers, as models written by users may violate the protocols.
+"""The protocols of language models and vocabularies, and checks of the answers of models that users have written.
 
 A model is asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message
 of an error or warning about private values is never shown, as it may quote a record.
 
-Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content. The content of a model
-with weights or counts is the SHA-256 of its numbers. The content of any other model is its answers after some contexts. If a vocabulary is
-given, the content also includes its tokens.
+Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content: the SHA-256 of a
+model's weights or counts if it shows them (`numbers`), and its answers after some contexts otherwise. The content may include digests of a
+vocabulary.
 """
 
 from __future__ import annotations
@@ -23,6 +23,17 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.numerics.arrays import Array, np
 
 Tokens = Sequence[int]
+Answer = TypeVar("Answer")
+
+SAME_ANSWER = 1e-4  # in nats; two answers that differ by more were not computed from the same context alone
+SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # numbers of contexts and of tokens per answer in the content of a model without numbers
+SAMPLE_LENGTH = 16  # number of tokens of the context about which every model is asked twice
+VOCABULARY_MARK = "; vocabulary "  # separates the content of a model from two digests of its tokens: in order, and sorted
+PUBLIC = "the public model"
+CHANGED_MODEL = (
+    "the public model: expected the same content whenever it is built, but the content changed; a function that draws weights must set a "
+    "seed, or read the weights from a file"
+)
 
 
 class LanguageModel(Protocol):
@@ -77,11 +88,12 @@ class Vocabulary(Protocol):
     def end(self) -> int | None: ...
 
 
-Answer = TypeVar("Answer")
-
-
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of private values. If the function raises, raise InputError without the original message."""
+    """Return the result of a function of private values. If the function raises, raise InputError without the original message.
+
+    Args:
+        target: Name of the function, for the message.
+    """
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)
@@ -103,17 +115,6 @@ def default_on_error(ask: Callable[[], Answer], default: Answer) -> Answer:
         raise KeyboardInterrupt from None
     except BaseException:
         return default
-
-
-SAME_ANSWER = 1e-4  # in nats; two answers that differ by more were not computed from the same context alone
-SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # numbers of contexts and of tokens per answer in the content of a model without numbers
-SAMPLE_LENGTH = 16  # number of tokens of the context about which every model is asked twice
-PUBLIC = "the public model"
-CHANGED_MODEL = (
-    "the public model: expected the same content whenever it is built, but the content changed; a function that draws weights must set a "
-    "seed, or read the weights from a file"
-)
-VOCABULARY_MARK = "; vocabulary "  # separates the content of a model from two digests of its tokens: in order, and sorted
 
 
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
@@ -170,9 +171,9 @@ def require_forgetful(model: LanguageModel, earlier: Array, context: Tokens, pla
     A model that remembers its contexts could reveal private ones in its answers to public ones.
     """
     again = next_token(model, context, place)
-    with np.errstate(invalid="ignore"):
-        same = (again == earlier) | (np.abs(again - earlier) <= SAME_ANSWER)
-    if not same.all():
+    with np.errstate(invalid="ignore"):  # -inf minus -inf is NaN.
+        is_same = (again == earlier) | (np.abs(again - earlier) <= SAME_ANSWER)
+    if not is_same.all():
         raise InputError(
             f"{place}: gave two answers to one context: an answer must not depend on earlier contexts, and must not be random; switch off "
             "dropout (.eval(), or training=self.training)"
@@ -203,11 +204,10 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 def require_same_content(before: str, now: str) -> None:
     """Raise InputError if the content of a public model, or the order of its vocabulary, has changed."""
-    earlier, current = (content.partition(VOCABULARY_MARK)[2] for content in (before, now))
+    earlier, current = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
     if earlier and current and earlier != current:
-        has_same_tokens = earlier.split()[1] == current.split()[1]
         change = "other tokens"
-        if has_same_tokens:
+        if earlier.split()[1] == current.split()[1]:  # the digests of the sorted tokens
             change = "a changed order: the order of a set differs between processes; use sorted(...)"
         raise InputError(f"the vocabulary: expected the same tokens in the same order whenever it is built, found {change}")
     if not same_content(before, now):

@@ -28,7 +28,7 @@ else:
 UNLIMITED_CONTEXT = 10**9  # no context reaches this length; only the last tokens of a context matter to these models
 MOST_ORDERS = 3  # largest order of a model
 MOST_CACHED = 2**23  # largest number of probabilities in the cache of a model
-PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
+ARRAYS = ("contexts", "starts", "tokens", "counts")  # names of the arrays of `NGramCounts`
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,13 @@ class NGramCounts:
 
 @dataclass(frozen=True, slots=True)
 class CountingModel:
-    """A model made of the counts after contexts of increasing length.
+    """A model made of counts after contexts of increasing length.
 
-    The counts after the shortest contexts are interpolated with `below`, or with a uniform distribution if `below` is None.
+    Attributes:
+        vocabulary: Number of tokens.
+        counts: Counts after contexts of each length, the shortest first.
+        below: Model with which the counts after the shortest contexts are interpolated; None for a uniform distribution.
+        context: Largest number of tokens in a context.
     """
 
     vocabulary: int
@@ -111,7 +115,7 @@ class NGram(CountingModel):
     def numbers(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays of the counts with their names."""
         for table in self.counts:
-            yield from ((f"{name}{table.length}", getattr(table, name)) for name in PARTS)
+            yield from ((f"{name}{table.length}", getattr(table, name)) for name in ARRAYS)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
         lengths = range(min(1, self.order - 1), self.order)
@@ -150,7 +154,7 @@ def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGr
 def pack(counts: Sequence[NGramCounts]) -> bytes:
     """Return counts as bytes."""
     file = io.BytesIO()
-    parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in PARTS}
+    parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in ARRAYS}
     np.savez_compressed(file, allow_pickle=False, **parts)
     return file.getvalue()
 
@@ -160,7 +164,7 @@ def unpack(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
     try:
         with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
             lengths = [length for length in range(MOST_ORDERS) if f"counts{length}" in parts]
-            return tuple(NGramCounts(length, vocabulary, *(parts[f"{name}{length}"] for name in PARTS)) for length in lengths)
+            return tuple(NGramCounts(length, vocabulary, *(parts[f"{name}{length}"] for name in ARRAYS)) for length in lengths)
     except Exception as problem:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
         raise InputError(f"expected the counts of an n-gram model ({problem})") from None
 

@@ -24,6 +24,8 @@ class TextSource:
 
     Attributes:
         source: A .txt, .csv, .jsonl or .parquet file, relative to the pipeline file, or module:function.
+        path: Path of the pipeline file.
+        key: Key of the pipeline file that names the source, for messages.
         column: Column of the texts, in a file with columns.
         units: Column that names the owner of each text; None if the owner of a text is the text itself.
         record: Unit of text in a .txt file: line or paragraph.
@@ -159,8 +161,8 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
     parts = (parts,) if len(names) == 1 else parts
     if not isinstance(parts, tuple) or len(parts) != len(names) or not all(isinstance(part, list | tuple) for part in parts):
         expected = "a list of texts" if len(names) == 1 else f"{len(names)} lists, texts first,"
-        kind = f"a tuple of {len(parts)}" if isinstance(parts, tuple) else type(parts).__name__
-        raise source.error(f"{expected} from {source.source}", kind)
+        actual = f"a tuple of {len(parts)}" if isinstance(parts, tuple) else type(parts).__name__
+        raise source.error(f"{expected} from {source.source}", actual)
     return [list(part) for part in parts]
 
 
@@ -182,6 +184,8 @@ Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) 
 
 
 def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
+    """Return a reader of rows by column name, from a reader of column names and rows of values."""
+
     def read_rows(file_path: str, window: RowWindow | None) -> list[Any]:
         names, values = read(file_path, window)
         return [dict(zip(names, row, strict=True)) for row in values]

@@ -1,10 +1,11 @@
 """Causal language models of torch: the next token by one forward pass, and fine-tuning by low-rank adapters.
 
 An adapter is a set of low-rank matrices on top of the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in
-memory, which holds one adapter at a time. Several adapters may also be evaluated in one joint pass: the batch then has a copy of the
-context for each adapter, which the low-rank layers multiply by that adapter's matrices. The copies do not interact. If the number and order
-of the adapters stay the same, the weights of one adapter, even NaN, change no bit of another's answer. The number of adapters may change
-the last bits of all answers.
+memory, which holds one adapter at a time.
+
+Several adapters may be evaluated in one joint pass: the batch then has a copy of the context for each adapter, which the low-rank layers
+multiply by that adapter's matrices. The copies do not interact: as long as the number and order of the adapters stay the same, the weights
+of one adapter, even NaN, change no bit of another's answer. The number of adapters may change the last bits of all answers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Transformer:
     """A public language model of torch, which can be fine-tuned by adapters.
 
     Attributes:
+        vocabulary: Number of tokens.
         context: Largest number of tokens in a context.
+        path: Path of the pipeline file, for messages.
         tuning: Parameters of fine-tuning; None if the model is not fine-tuned.
         start: Token that stands for an empty context. None if the model has no such token; an empty context is then refused.
     """
@@ -229,7 +232,7 @@ def last_scores(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[
     """
     most = most_adapters(adapters[0], len(tokens), vocabulary)
     parts = [adapters[start : start + most] for start in range(0, len(adapters), most)]
-    return torch.cat([_pass(model, part, tokens) for part in parts])
+    return torch.cat([_joint_logits(model, part, tokens) for part in parts])
 
 
 def most_adapters(adapter: Adapter, tokens: int, vocabulary: int) -> int:
@@ -244,7 +247,8 @@ def most_adapters(adapter: Adapter, tokens: int, vocabulary: int) -> int:
     return max(1, PASS_BYTES // (8 * (matrix_numbers + context_numbers)))
 
 
-def _pass(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) -> Tensor:
+def _joint_logits(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) -> Tensor:
+    """Return the logits of the next token by the model with each of the adapters, in one pass."""
     device = next(iter(model.parameters())).device
     with _stacked_adapters(model, adapters):
         return logits(model, torch.tensor([list(tokens)] * len(adapters), device=device))[:, -1]
@@ -265,6 +269,8 @@ def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator
 
 
 def _multiply_by(matrices: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+    """Return a forward hook that multiplies copy k of the input by matrix k, (copies, out, in)."""
+
     def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         (x,) = inputs
         if x.dim() != 3 or x.shape[0] != matrices.shape[0]:
@@ -306,5 +312,5 @@ def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
 
 def _padded(records: Sequence[Tokens]) -> Tensor:
     """Return the records of two tokens or more, padded to the longest, (records, tokens)."""
-    long = [torch.tensor(list(record)) for record in records if len(record) > 1]
-    return nn.utils.rnn.pad_sequence(long, batch_first=True, padding_value=PADDING)
+    usable = [torch.tensor(list(record)) for record in records if len(record) > 1]
+    return nn.utils.rnn.pad_sequence(usable, batch_first=True, padding_value=PADDING)

@@ -54,9 +54,9 @@ class Fitted:
     def _probabilities(self, inputs: Array) -> Array:
         classes = getattr(self.model, "classes_", None)
         if classes is not None and hasattr(self.model, "predict_proba"):
-            chances = np.zeros((len(inputs), self.classes))
-            chances[:, np.asarray(classes, dtype=int)] = self.model.predict_proba(inputs)
-            return chances
+            by_label = np.zeros((len(inputs), self.classes))
+            by_label[:, np.asarray(classes, dtype=int)] = self.model.predict_proba(inputs)
+            return by_label
         return one_hot(self._labels(inputs), self.classes)
 
     def _labels(self, inputs: Array) -> Any:

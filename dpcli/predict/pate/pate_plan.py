@@ -21,7 +21,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to, with_entry
-from dpcli.predict.shards import PREMISES, refuse_replaced_units
+from dpcli.predict.shards import SHARD_PREMISES, refuse_replaced_units
 from dpcli.sessions.priced import PricedSession, fingerprint, one_entry, priced_file
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Sanitise:
 class Pate:
     """The [pate] table: teachers on disjoint shards of private data label public data by noisy votes, and a student learns the labels."""
 
-    premises: ClassVar[Premises] = PREMISES
+    premises: ClassVar[Premises] = SHARD_PREMISES
 
     teachers: Annotated[int, Key("number of teachers, each trained without noise on a separate shard", TEACHERS)]
     classes: Annotated[int | None, Key("number of labels, declared and not counted in private data; 10 for digits", CLASSES)] = None
@@ -242,6 +242,7 @@ class VotingPlan(PredictionPlan, PricedSession):
         queries, answers: Largest numbers of queries and of answers.
         stated: Number of answers that the file states.
         as_filed: Account of the file as written, with that number of answers.
+        diagnostics: Findings of the lint rules about the file.
     """
 
     section: ClassVar[str] = "pate"
@@ -267,7 +268,7 @@ class VotingPlan(PredictionPlan, PricedSession):
         """Return the pipeline with these numbers of queries and answers."""
         return with_entry(self.pipeline, aggregator_class(self.entry).limit(self.entry, answers, queries))
 
-    def teaching(self) -> str:
+    def votes_fingerprint(self) -> str:
         """Return the SHA-256 of the keys on which the votes depend."""
         return fingerprint({key: value for key, value in asdict(self.pate).items() if key in VOTE_KEYS})
 
@@ -294,27 +295,27 @@ def plan_of(path: str) -> VotingPlan:
     _require_units(pipeline, pate, path)
     entry = one_entry(path, pipeline, AGGREGATORS, "pate", pate.mechanism)
     require_one_session(entry, path)
-    kind = aggregator_class(entry)
-    if pate.check == "student" and not kind.abstains:
+    aggregator = aggregator_class(entry)
+    if pate.check == "student" and not aggregator.abstains:
         raise InputError(f"{path}: pate.check: expected student only with a threshold (confident-gnmax), found {entry.type}")
-    stated = kind.most_answers(entry)
+    stated = aggregator.most_answers(entry)
     priced = as_filed = priced_file(path, pipeline).account
-    answers = _affordable(pipeline, entry, as_filed)
+    answers = _affordable_answers(pipeline, entry, as_filed)
     if answers < stated:
-        entry = kind.limit(entry, answers)
+        entry = aggregator.limit(entry, answers)
         pipeline = with_entry(pipeline, entry)
         priced = account(pipeline)
-    return VotingPlan(path, pipeline, priced, entry, pate, kind.most_queries(entry), answers, stated, as_filed, diagnostics)
+    return VotingPlan(path, pipeline, priced, entry, pate, aggregator.most_queries(entry), answers, stated, as_filed, diagnostics)
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
     """Raise InputError if several teachers may have records of one unit, so that it would move several votes."""
     if pate.data is None:  # For a file of votes, the owner of the data is responsible.
         return
-    owned = pipeline.privacy.max_contributions or 1
-    if owned > 1 and pate.units is None:
+    contributions = pipeline.privacy.max_contributions or 1
+    if contributions > 1 and pate.units is None:
         raise InputError(
-            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {owned}: a unit "
+            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {contributions}: a unit "
             "with records in several shards would change several votes"
         )
     if pate.queries == HELD_OUT and pate.data != BUILT_IN and pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
@@ -327,7 +328,7 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
             refuse_replaced_units(f"pate.{key}", pipeline.privacy.adjacency, path)
 
 
-def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
+def _affordable_answers(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     """Return the largest number of answers, at most the file's, with which the whole file is within its budget.
 
     The number is fixed before any vote is read. Stopping at it therefore reveals nothing.
@@ -337,21 +338,21 @@ def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     """
     from dpcli.analysis.account import account
 
-    kind, budget = aggregator_class(entry), as_filed.budget
+    aggregator, budget = aggregator_class(entry), as_filed.budget
     if budget is None or budget.verdict in WITHIN_BUDGET:
-        return kind.most_answers(entry)
-    fits, fails = 0, kind.most_answers(entry)
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        limited_budget = account(with_entry(pipeline, kind.limit(entry, middle))).budget
+        return aggregator.most_answers(entry)
+    within, over = 0, aggregator.most_answers(entry)
+    while over - within > 1:
+        middle = (within + over) // 2
+        limited_budget = account(with_entry(pipeline, aggregator.limit(entry, middle))).budget
         assert limited_budget is not None
         if limited_budget.verdict in WITHIN_BUDGET:
-            fits = middle
+            within = middle
         else:
-            fails = middle
-    if not fits:
+            over = middle
+    if not within:
         raise Denied(
             f"{pipeline.path}: budget: {budget.wanted()} for all answers, and a single answer exceeds the budget too: ask fewer queries "
             "or add noise"
         )
-    return fits
+    return within

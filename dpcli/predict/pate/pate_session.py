@@ -1,4 +1,8 @@
-"""A voting session. Every query is charged, whether or not it is answered. Each step is durable before the next step begins."""
+"""A voting session: the queries of a [pate] table are answered by noisy votes, in parts.
+
+Every query is charged, whether or not it is answered. Each step is durable before the next step begins, so that a session that was
+interrupted continues where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +43,14 @@ class SessionOutcome:
     Attributes:
         queries: Number of queries in the votes, limited to the number that the file pays for. For a session that had ended before, the
             number that it asked, or the number that the file pays for if it used all answers.
-        earlier: Whether the session had ended before, so that no noise was drawn now.
+        had_ended: Whether the session had ended before, so that no query was put now.
         fitting: Account of a file that pays for exactly this number of queries; None if the session's file does.
     """
 
     plan: VotingPlan
     transcript: Transcript
     queries: int
-    earlier: bool
+    had_ended: bool
     fitting: Account | None
 
 
@@ -63,8 +67,8 @@ def hold_session(
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
         insecure_seed: Seed of reproducible noise, which is NOT PRIVATE, and is refused with a ledger. None for private noise.
-        student: Returns the function that predicts labels from the answers so far. It is called only if the
-            threshold needs predictions, and also if an ended session only awaits the release of its cost.
+        report: Function that is called after each part with the numbers of queries done and of all queries.
+        student: Function that returns a `Predict`. It is called only if the threshold needs predictions.
         moved: Whether --moved was given, which confirms that no copy of the folder is left at its earlier path.
 
     Raises:
@@ -78,22 +82,22 @@ def hold_session(
         transcript = read_transcript(plan)
         if transcript is not None:
             _require_same(plan, transcript, ledger, insecure_seed is None)
-        earlier = transcript is not None and transcript.closed
-        votes = None
-        if transcript is None or not transcript.closed or _awaits_release(plan, transcript):
-            votes = read_votes(plan)
+        had_ended = transcript is not None and transcript.closed
+        needs_votes = transcript is None or not transcript.closed or _awaits_release(plan, transcript)
+        votes = read_votes(plan) if needs_votes else None
         if votes is not None:
             transcript = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
-        if transcript is None or not (earlier or votes is not None):
+        elif not had_ended:
             raise InputError(f"{plan.folder}: no votes of teachers; run dpcli pate fit {plan.path} first")
-        _write_outputs(plan, transcript)
-        commit(transcript.session, ledger)
-        if votes is not None and not earlier:
-            queries = _queries(plan, votes)
+        assert transcript is not None
+        if votes is not None and not had_ended:
+            queries = _query_count(plan, votes)
         else:
             # A session that ended before it used all answers had asked all its queries.
             queries = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
-        return SessionOutcome(plan, transcript, queries, earlier, _fitting_account(plan, queries))
+        _write_outputs(plan, transcript)
+        commit(transcript.session, ledger)
+        return SessionOutcome(plan, transcript, queries, had_ended, _fitting_account(plan, queries))
 
 
 def _awaits_release(plan: VotingPlan, transcript: Transcript) -> bool:
@@ -102,6 +106,7 @@ def _awaits_release(plan: VotingPlan, transcript: Transcript) -> bool:
 
 
 def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
+    """Return the account of a file that pays for this number of queries; None if the plan pays for no more."""
     from dpcli.analysis.account import account
 
     if queries >= plan.queries:
@@ -151,22 +156,25 @@ def _continue_session(
     return file.content
 
 
-def _queries(plan: VotingPlan, votes: VoteCounts) -> int:
+def _query_count(plan: VotingPlan, votes: VoteCounts) -> int:
+    """Return the number of queries in the votes, limited to the number that the file pays for."""
     return min(plan.queries, len(votes))
 
 
-def _stream(insecure_seed: int | None, begun: int) -> Stream:
+def _stream(insecure_seed: int | None, charged: int) -> Stream:
+    """Return the source of the noise. With a seed, it depends on the number of queries that were charged before."""
     from dpcli.random.streams import SeededStream, SystemStream
 
-    return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, begun)
+    return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, charged)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRounds:
-    """The rounds of queries of a voting session.
+    """The queries of a voting session, which are put in parts.
 
     Attributes:
         queries, answers: Durable counts of charged queries and answers. After a crash they may exceed the transcript's.
+        predict: Function that predicts labels for the threshold; None if the threshold applies to the largest count.
     """
 
     plan: VotingPlan
@@ -189,7 +197,7 @@ class QueryRounds:
 
     def ask(self, report: Report) -> None:
         """Ask the queries in parts, from the first query that was never charged."""
-        queries = _queries(self.plan, self.votes)
+        queries = _query_count(self.plan, self.votes)
         part = -(-queries // PARTS)
         while (first := self.queries.taken()) < queries and self.answers.taken() < self.answers.total:
             stop = min(first + part, queries)
@@ -199,7 +207,7 @@ class QueryRounds:
     def put(self, first: int, stop: int) -> None:
         """Ask queries first to stop - 1: charge them, compare with the threshold, charge the answers, and release them."""
         predictions = None if self.predict is None else self.predict(self.file.content, first, stop)
-        largest = self.votes.largest[first:stop] if predictions is None else self.votes.beyond(first, predictions)
+        largest = self.votes.largest[first:stop] if predictions is None else self.votes.differences(first, predictions)
         self.queries.take(stop - first)
         self.file.ask(first, stop, predictions)
         remaining = self.answers.total - self.answers.taken()

@@ -28,6 +28,7 @@ class StudentOutcome:
         labelled: Number of training inputs labelled by the teachers.
         pseudo: Number of training inputs labelled by the student itself.
         accuracy: Accuracy on the public test records; None if there are none.
+        tested: Number of public test records.
     """
 
     plan: VotingPlan
@@ -39,10 +40,10 @@ class StudentOutcome:
 
 
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
-    """Return a function that predicts the labels of queries from the labels released so far.
+    """Return a function that predicts the labels of queries from the labels released so far, as `Predict` in pate_session.py.
 
     It returns probabilities, which are equal for all labels until two different labels have been released. It raises InputError if a
-    student of the user predicts NaN or inf.
+    student from the user's code predicts NaN or inf.
     """
     require_learner(plan.pate.student)
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
@@ -99,12 +100,12 @@ def _released_records(transcript: Transcript, inputs: Array) -> Records:
 
 def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, inputs: Array) -> Records:
     """Return the queries without a label, with labels that the student predicts."""
-    others = np.ones(len(inputs), dtype=bool)
-    others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
-    rest = inputs[others]
-    if isinstance(student, Constant) or not len(rest):
+    is_unlabelled = np.ones(len(inputs), dtype=bool)
+    is_unlabelled[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
+    unlabelled = inputs[is_unlabelled]
+    if isinstance(student, Constant) or not len(unlabelled):
         return labelled.at(slice(0, 0))
-    return Records(rest, np.asarray(student.probabilities(rest).argmax(axis=1)))
+    return Records(unlabelled, np.asarray(student.probabilities(unlabelled).argmax(axis=1)))
 
 
 def _write_student(plan: VotingPlan, student: Learnt) -> None:

@@ -1,4 +1,6 @@
-"""The fitting of teachers. Each teacher learns from its shard alone, in a separate process, and votes on every query. Only votes are saved.
+"""The fit of the teachers of `dpcli pate fit`.
+
+Each teacher learns from its shard alone, in a separate process, and votes on every query. Only the votes are saved.
 
 torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each process fits some of the teachers, and
 writes their votes to a folder that all processes share. The first process locks the folder, decides which teachers are to be fitted, and
@@ -46,20 +48,20 @@ class Teachers:
 
     Attributes:
         votes: Vote counts on every query.
-        earlier: Number of teachers that had been fitted before. Only the first process of torchrun knows it.
+        fitted_before: Number of teachers that an earlier call had fitted. Only the first process of torchrun knows it.
         empty: Number of shards without a record, a private number. Their teachers vote for the first label.
         single: Number of shards with a single label, a private number. Their teachers vote for that label.
     """
 
     votes: VoteCounts
-    earlier: int
+    fitted_before: int
     empty: int
     single: int
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """The public parts that all teachers share: their learner and the queries, (n, width)."""
+class TeacherWork:
+    """The public part of every teacher: its learner and the queries, (n, width)."""
 
     queries: Array
     model: str
@@ -97,12 +99,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
         raise InputError(f"{plan.path}: pate.data: expected private data to train the teachers, found a file of votes")
     require_learner(pate.model)
     with fitting_ranks() as ranks, exclusive(plan.folder) if ranks.first else nullcontext():
-        queries = query_inputs(pate, plan.path)
-        shard_records = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
-        if any(len(records) and records.inputs.shape[1] != queries.shape[1] for records in shard_records):
-            raise InputError(
-                f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}"
-            )
+        shard_records, queries = _shards_and_queries(plan)
         folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, shard_records, queries)
         unfitted = None
         if ranks.first:
@@ -125,6 +122,15 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     return Teachers(votes, pate.teachers - len(unfitted or ()), label_counts.count(0), label_counts.count(1))
 
 
+def _shards_and_queries(plan: VotingPlan) -> tuple[list[Records], Array]:
+    """Return the records of each shard, and the inputs of the queries. Raises InputError if their widths differ."""
+    queries = query_inputs(plan.pate, plan.path)
+    shard_records = shards(plan.pate, plan.pipeline.privacy.adjacency, plan.path)
+    if any(len(records) and records.inputs.shape[1] != queries.shape[1] for records in shard_records):
+        raise InputError(f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}")
+    return shard_records, queries
+
+
 def _count_votes(plan: VotingPlan, folder: str, queries: int) -> VoteCounts:
     """Return the counts of the labels that all teachers gave."""
     columns = [_read_labels(folder, number, queries) for number in range(plan.pate.teachers)]
@@ -139,8 +145,8 @@ def _teacher_labels(
     if not numbers:
         return
     pate = plan.pate
-    lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
-    with ShardProcesses(lesson, KILLED_MESSAGE, jobs) as processes:
+    work = TeacherWork(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
+    with ShardProcesses(work, KILLED_MESSAGE, jobs) as processes:
         yield from processes.results((number, shard_records[number]) for number in numbers)
 
 
@@ -149,7 +155,7 @@ def _digest(plan: VotingPlan, shard_records: list[Records], queries: Array) -> s
     arrays = [queries]
     for records in shard_records:
         arrays += [records.inputs, records.labels]
-    digest = hashlib.sha256(plan.teaching().encode())
+    digest = hashlib.sha256(plan.votes_fingerprint().encode())
     for values in arrays:
         digest.update(str(values.shape).encode() + np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
@@ -190,7 +196,7 @@ def _read_labels(folder: str, number: int, queries: int) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class FittingRanks:
-    """The processes that fit teachers.
+    """The processes that fit teachers: those of torchrun, or this process alone.
 
     Attributes:
         ranks: Processes of torchrun; None if there is only this one.
@@ -200,10 +206,12 @@ class FittingRanks:
 
     @property
     def first(self) -> bool:
+        """True if this is the first process."""
         return self.ranks is None or self.ranks.first
 
     @property
     def several(self) -> bool:
+        """True if torchrun started the processes."""
         return self.ranks is not None
 
     def own_numbers(self, numbers: Sequence[int] | None, digest: str) -> list[int]:

@@ -68,7 +68,7 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
     expected = realised = None
     if plan.pate.check == "votes":  # The student's predictions are not known beforehand.
         queries = min(len(votes), plan.queries)
-        expected = _epsilon(plan.aggregator.expected(votes.counts[:queries], votes.largest[:queries]), plan)
+        expected = _epsilon(plan.aggregator.expected_cost(votes.counts[:queries], votes.largest[:queries]), plan)
     if transcript is None or not len(transcript):
         return VoteAccount(plan, votes, expected, None)
     with suppress(CannotCertify):  # A lost prediction cannot be priced. The guarantee holds without it.

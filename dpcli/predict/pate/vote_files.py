@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.pate_plan import Pate, ending
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
-from dpcli.predict.vote_counts import MOST, VoteCounts, counts_of_labels, vote_counts
+from dpcli.predict.vote_counts import MOST_VALUES, VoteCounts, counts_of_labels, vote_counts
 from dpcli.sessions.charged import existing_session
 from dpcli.sessions.folder import replace_file
 from dpcli.train.tasks.user_code import relative_to_file
@@ -50,9 +50,10 @@ def table_of(file_path: str) -> Any:
     return READERS[ending(file_path)](file_path, shown)
 
 
-def _require_few(numbers: int, shown: str) -> None:
-    if numbers > MOST:
-        raise InputError(f"{shown}: expected at most {MOST:,} numbers, found {numbers:,}")
+def _require_size(numbers: int, shown: str) -> None:
+    """Raise InputError for more than MOST_VALUES numbers."""
+    if numbers > MOST_VALUES:
+        raise InputError(f"{shown}: expected at most {MOST_VALUES:,} numbers, found {numbers:,}")
 
 
 def _npy(file_path: str, shown: str) -> Any:
@@ -61,7 +62,7 @@ def _npy(file_path: str, shown: str) -> Any:
         table = np.lib.format.open_memmap(file_path, mode="r")
     except Exception:  # numpy raises many kinds of errors for other files, or arrays of objects
         raise InputError(f"{shown}: expected a .npy file of plain numbers, found a file that numpy cannot read") from None
-    _require_few(table.size, shown)
+    _require_size(table.size, shown)
     return np.array(table)
 
 
@@ -101,9 +102,9 @@ def _parquet(file_path: str, shown: str) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(file_path)
         types, shape = list(file.schema_arrow.types), (file.metadata.num_rows, file.metadata.num_columns)
-        if not all(pyarrow.types.is_integer(one) or pyarrow.types.is_floating(one) for one in types):
-            raise InputError(f"{shown}: expected columns of numbers, found {', '.join(sorted({str(one) for one in types}))}")
-        _require_few(shape[0] * shape[1], shown)  # The size is checked as the file declares it, before memory is allocated.
+        if not all(pyarrow.types.is_integer(column) or pyarrow.types.is_floating(column) for column in types):
+            raise InputError(f"{shown}: expected columns of numbers, found {', '.join(sorted(set(map(str, types))))}")
+        _require_size(shape[0] * shape[1], shown)  # The size is checked as the file declares it, before memory is allocated.
         columns = [np.asarray(column.to_numpy(), dtype=float) for column in file.read().columns]
     except InputError:
         raise
@@ -113,7 +114,7 @@ def _parquet(file_path: str, shown: str) -> Any:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".parquet": _parquet}
-VOTES, ORIGIN = "votes.npy", "votes.json"  # the votes; digests of the teachers and of the queries
+VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
 
 
 def read_votes(plan: VotingPlan) -> VoteCounts | None:
@@ -133,7 +134,7 @@ def read_votes(plan: VotingPlan) -> VoteCounts | None:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{plan.folder}: expected votes that dpcli pate fit wrote; {ORIGIN} is damaged") from None
-    if teaching != plan.teaching():
+    if teaching != plan.votes_fingerprint():
         raise InputError(f"{plan.folder}: its votes are from other teachers than those of this file: run dpcli pate fit again")
     if queries != queries_digest(query_inputs(plan.pate, plan.path)):
         raise InputError(
@@ -165,6 +166,6 @@ def write_votes(plan: VotingPlan, votes: VoteCounts, queries: Array) -> None:
     """Write the votes, and then their origin. Votes without an origin are ignored."""
     content = io.BytesIO()
     np.save(content, votes.counts)
-    origin = {"teaching": plan.teaching(), "queries": queries_digest(queries)}
+    origin = {"teaching": plan.votes_fingerprint(), "queries": queries_digest(queries)}
     replace_file(os.path.join(plan.folder, VOTES), content.getvalue(), 0o600)
     replace_file(os.path.join(plan.folder, ORIGIN), json.dumps(origin).encode())

@@ -1,13 +1,12 @@
 """The cost of a voting session given its votes, and the release of that cost.
 
-The cost given the votes, D, is private. It may be released once, with noise in proportion to its smooth sensitivity. The release is
-D + c S + sigma S' Z. Z is standard normal, S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth
-sensitivity of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release depends on the
-votes. Its own cost is `release_cost`.
+The cost given the votes, D, is private. It may be released once, as D + c S + sigma S' Z. Z is standard normal, S is the smooth sensitivity
+of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity of D + c S. The factor c is chosen so that the release is below
+D + S with probability `failure`. The release itself costs `release_cost`.
 
-D bounds the divergence of the session's outcome from the outcome with neighbouring votes. The reverse divergence is bounded by the D of the
-neighbouring votes, which may be larger: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. It is at most D + S. The
-release therefore bounds both divergences.
+The release must be above D + S, and not only above D. D bounds the divergence of the session's outcome from the outcome with neighbouring
+votes. The reverse divergence is bounded by the D of the neighbouring votes, which is at most D + S, and may be larger than D: for votes of
+(17, 3) with noise 2, at order 4, it is 3.3 times as large.
 """
 
 from __future__ import annotations
@@ -39,11 +38,10 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
     from dpcli.predict.vote_counts import VoteCounts
 
-ROUNDING = 1e-9  # S is raised by this relative amount, which exceeds the rounding error of its computation.
-COST_ROUNDING = 1e-14  # The cost of a release is raised by this relative amount, for the same reason.
+ROUNDING = 1e-9  # S is raised by this relative amount, which exceeds its rounding error.
+COST_ROUNDING = 1e-14  # The cost of a release is raised by this relative amount, which exceeds its rounding error.
 DIGITS = 6  # significant digits of the released number
-# The entry that pays may be below the cost of the release by this relative amount, as the file states a rounded number.
-SLACK = 1e-9
+SLACK = 1e-9  # The entry that pays may be this relative amount below the cost of the release, as the file states a rounded number.
 
 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) -> VoteCosts:
@@ -65,7 +63,7 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) 
     if queries.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
     answered = np.array(transcript.charged, dtype=float)
-    return plan.aggregator.realised(votes.counts[queries], compared_numbers(votes, transcript)[queries], answered)
+    return plan.aggregator.cost(votes.counts[queries], compared_numbers(votes, transcript)[queries], answered)
 
 
 def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
@@ -75,7 +73,7 @@ def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
     """
     largest = votes.largest.copy()
     for query, prediction in transcript.predictions.items():
-        largest[query] = votes.beyond(query, np.array([prediction]))[0]
+        largest[query] = votes.differences(query, np.array([prediction]))[0]
     return largest
 
 
@@ -111,16 +109,21 @@ def release_cost(release: Release) -> float:
 
 
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
-    """Return the released number for a cost with this smooth sensitivity. `normal` is a draw from N(0, 1).
+    """Return the number D + c S + sigma S' Z that is released.
+
+    Args:
+        cost: The cost D.
+        smooth: Its smooth sensitivity S.
+        normal: Z, a draw from N(0, 1).
 
     Raises:
-        CannotCertify: If no c makes the number larger than the costs of all neighbouring votes with probability 1 - failure.
+        CannotCertify: If no c makes the number larger than D + S with probability 1 - failure.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or its noise is not finite: this is a bug in dpcli, and nothing was released")
-    raised = smooth * (1.0 + ROUNDING)
+    s = smooth * (1.0 + ROUNDING)
     c = raising_factor(release)
-    return cost + c * raised + release.sigma * raised * (1.0 + c * math.expm1(release.beta)) * normal
+    return cost + c * s + release.sigma * s * (1.0 + c * math.expm1(release.beta)) * normal
 
 
 def raising_factor(release: Release) -> float:
@@ -173,12 +176,12 @@ def require_sanitisable(plan: VotingPlan) -> None:
 def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:
     """Release the cost of an ended session once, and write it to the transcript. The release is counted before its noise is drawn.
 
-    Nothing is released if the file does not ask for it. If a release was lost because an older transcript was restored, it is not made
-    again: a second release would cost again, and no entry pays for that.
+    Nothing is released if the file does not ask for it, or if the noise of the session can be reproduced, so that the labels have no finite
+    cost. If a release was lost because an older transcript was restored, it is not made again: no entry pays for a second one.
     """
     release = _release(plan)
     if release is None or file.content.sanitised is not None or not file.content.private:
-        return  # with reproducible noise the labels have no finite cost
+        return
     try:
         count.take()
         released = asdict(_draw_release(plan, votes, file.content, release))
@@ -207,11 +210,13 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
 
 
 def _release(plan: VotingPlan) -> Release | None:
+    """Return the parameters of the release that the file asks for; None if it asks for none."""
     stated = plan.pate.sanitise
     return None if stated is None else Release(stated.order, stated.beta, stated.sigma, stated.failure)
 
 
 def _digest(transcript: Transcript, release: Release) -> str:
+    """Return the SHA-256 of a session's name and the parameters of its release."""
     parameters = json.dumps(asdict(release), sort_keys=True)
     return hashlib.sha256((transcript.run + parameters).encode()).hexdigest()
 
@@ -220,11 +225,12 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
     """Raise InputError unless an entry of the file pays for the release, so that the file's epsilon includes its cost."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
     entry = next((mechanism for mechanism in plan.pipeline.mechanisms if mechanism.name == name), None)
-    wrong = _payment_problem(entry, plan.pipeline, release)
-    if wrong:
-        stated = f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}]"
-        wanted = f'expected the name of an entry of type "rdp" that pays for the release, {stated}, found {wrong}'
-        raise InputError(f"{plan.path}: pate.sanitise.mechanism: {wanted}")
+    problem = _payment_problem(entry, plan.pipeline, release)
+    if problem:
+        raise InputError(
+            f'{plan.path}: pate.sanitise.mechanism: expected the name of an entry of type "rdp" that pays for the release, '
+            f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}], found {problem}"
+        )
 
 
 def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
@@ -247,6 +253,7 @@ def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) 
 
 
 def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Release) -> Array:
+    """Return the sensitivity of the session's cost at each distance. Raises CannotCertify, with the key, if it is not known."""
     try:
         return plan.aggregator.sensitivity(answered, largest, plan.pate.teachers, release.order)
     except CannotCertify as reason:
@@ -254,14 +261,15 @@ def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Re
 
 
 def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: Release) -> Sanitised:
+    """Draw the noise of the release, and return the released cost, rounded up."""
     from dpcli.random.streams import SystemStream
 
-    total = float(realised_costs(plan, votes, transcript).rdp(np.array([release.order]))[0])
+    cost = float(realised_costs(plan, votes, transcript).rdp(np.array([release.order]))[0])
     answered = votes.counts[sorted(transcript.answered)]
     largest = compared_numbers(votes, transcript)[np.array(transcript.queries, dtype=int)]
-    bound = smooth_bound(_by_distance(plan, answered, largest, release), release.beta)
+    smooth = smooth_bound(_by_distance(plan, answered, largest, release), release.beta)
     normal = float(normal_noise(SystemStream(), 1)[0])
-    released = round_up(released_cost(total, bound, release, normal))
+    released = round_up(released_cost(cost, smooth, release, normal))
     return Sanitised(released, release_cost(release), release.order, release.failure)
 
 

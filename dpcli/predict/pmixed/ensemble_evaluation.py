@@ -1,11 +1,14 @@
-"""Perplexities on a text declared public: the public model, each ensemble, one differentially private model, one without privacy."""
+"""The perplexities that `dpcli pmixed evaluate` compares, on a text declared public.
+
+The methods are the public model, ensembles of models fitted on shards, one model with differential privacy, and one without privacy. An
+ablation measures the ensemble at other values of one parameter.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from dpcli.analysis.calibrate import calibrate
@@ -28,19 +31,8 @@ from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.random.streams import Stream, SystemStream
 
 
-class Measured(NamedTuple):
-    """The perplexity of a model.
-
-    Attributes:
-        relative: Ratio of this perplexity to the public model's, on the same resamples; NaN if both are infinite.
-    """
-
-    perplexity: Perplexity
-    relative: Perplexity
-
-
 @dataclass(frozen=True, slots=True)
-class Way:
+class MeasuredMethod:
     """A method of using the private texts, with its perplexity.
 
     Attributes:
@@ -79,19 +71,21 @@ class Evaluation:
     Attributes:
         epsilon, delta: Guarantee of the file.
         tokens: Number of tokens of the test text on which losses are measured.
-        ways: Methods of using the private texts, with their perplexities.
+        axis: Parameter of the ablation; None if there is no ablation.
+        points: Points of the ablation, in the order of its values.
     """
 
     plan: PmixedPlan
     epsilon: float
     delta: float
     tokens: int
-    ways: tuple[Way, ...]
+    methods: tuple[MeasuredMethod, ...]
     axis: str | None = None
     points: tuple[AblationPoint, ...] = ()
 
-    def way(self, kind: str) -> Way | None:
-        return next((way for way in self.ways if way.kind == kind), None)
+    def method(self, kind: str) -> MeasuredMethod:
+        """Return the first method of a kind that every evaluation has: "public", "sound" or "all"."""
+        return next(method for method in self.methods if method.kind == kind)
 
 
 def evaluate(
@@ -103,7 +97,7 @@ def evaluate(
     stream: Stream | None = None,
     report: Report = lambda done, total: None,
 ) -> Evaluation:
-    """Measure perplexities.
+    """Measure the perplexity of every method on the plan's test text, and of an ablation if `axis` is given.
 
     All perplexities except the public model's are computed from private models without noise, and must stay private.
 
@@ -128,8 +122,8 @@ def evaluate(
         fitted = _fit_models(plan, side, processes) if models is None else models.members
         records = _test_records(plan, side, tokens)
         public_losses = losses(side.model, records, plan.pmixed.temperature)
-        setup = EvaluationSetup(plan, side, processes, records, public_losses, stream or SystemStream(), epsilon, delta, report)
-        return setup.evaluation(fitted, axis, values)
+        evaluator = Evaluator(plan, side, processes, records, public_losses, stream or SystemStream(), epsilon, delta, report)
+        return evaluator.evaluation(fitted, axis, values)
 
 
 def _fit_models(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
@@ -154,11 +148,34 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
     return tuple(tested)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationSetup:
-    """The settings that all measurements share.
+class EnsembleMethod(NamedTuple):
+    """A method of drawing tokens from an ensemble. The fields are as in `MeasuredMethod`."""
+
+    name: str
+    kind: str
+    epsilon: float | None
+    mode: Mode
+
+
+class AblationCase(NamedTuple):
+    """A point of an ablation before it is measured.
 
     Attributes:
+        modes: The sound mode, and the published one if it has a radius.
+    """
+
+    plan: PmixedPlan
+    value: float
+    radius: float
+    modes: tuple[SampledMode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Measures models on the test text of one plan.
+
+    Attributes:
+        records: Records of the test text, as tokens.
         public_losses: Losses of the public model on these records.
     """
 
@@ -173,66 +190,82 @@ class EvaluationSetup:
     report: Report
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
-        """Measure all methods, and all points of the ablation. The fitted models are evaluated in one pass over the text.
+        """Measure all methods, and the ablation.
 
-        Another number of shards needs other fitted models, so that each point of that ablation has its own pass.
+        The fitted models are evaluated in one pass over the text, for all methods and points together. Only in an ablation over the number
+        of shards does each point have its own models, and its own pass.
         """
-        ensembles_of_file = self.ensemble_ways()
-        varied = [] if axis is None else [(value, _varied_plan(self.plan, axis, value)) for value in values]
-        cases = [self.case(plan, value, value if axis == "epsilon" else self.epsilon) for value, plan in varied]
-        shared_cases = [] if axis == "shards" else cases
-        modes = [SampledMode(mode, self.plan.spec.model_rate) for _, mode in ensembles_of_file]
-        for case in shared_cases:
-            modes += case.modes
-        measured = iter(self.ensembles(fitted, modes))
-        ensembles = [way(*next(measured)) for way, _ in ensembles_of_file]
-        points = tuple(self.point(case, measured if shared_cases else None) for case in cases)
+        methods = self._ensemble_methods()
+        cases = [] if axis is None else [self._ablation_case(axis, value) for value in values]
+        has_own_models = axis == "shards"
+        modes = [SampledMode(method.mode, self.plan.spec.model_rate) for method in methods]
+        if not has_own_models:
+            modes += [mode for case in cases for mode in case.modes]
+        losses_by_mode = iter(self._losses_by_mode(fitted, modes))
+        ensembles = [self._measured(name, kind, epsilon, next(losses_by_mode)) for name, kind, epsilon, _ in methods]
+        points = []
+        for case in cases:
+            if has_own_models:
+                losses_by_mode = iter(self._losses_by_mode(_fit_models(case.plan, self.side, self.processes), case.modes))
+            measured = [perplexity(next(losses_by_mode), self.stream) for _ in case.modes]
+            points.append(AblationPoint(case.value, case.radius, measured[0], measured[1] if len(measured) > 1 else None))
         tokens = sum(len(record) - 1 for record in self.records)
-        return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
+        all_methods = tuple(self._all_methods(ensembles))
+        return Evaluation(self.plan, self.epsilon, self.delta, tokens, all_methods, axis, tuple(points))
 
-    def ensemble_ways(self) -> list[tuple[Callable[..., Way], Mode]]:
-        """Return the methods of mixing an ensemble, the file's method first. Each is a Way that lacks its perplexities, and its mode."""
+    def _ensemble_methods(self) -> list[EnsembleMethod]:
+        """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         radius = self.plan.spec.radius
-        ways: list[tuple[Callable[..., Way], Mode]] = [
-            (partial(Way, f"PMixED, {name}", "sound", self.epsilon), Sound(radius, PROJECTIONS[name])) for name in names
-        ]
+        methods = [EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, Sound(radius, PROJECTIONS[name])) for name in names]
         published = _published(self.plan, self.epsilon, self.delta)
         if published is not None:
-            ways.append((partial(Way, "published protocol (no guarantee)", "paper", None), published))
-        return ways
+            methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", None, published))
+        return methods
 
-    def measured(self, per_record: Sequence[Array]) -> Measured:
-        """Return the perplexity of a model, from its losses on each record."""
-        with np.errstate(invalid="ignore"):  # If both models give a token probability 0, the ratio is not a number.
-            relative = [losses - public for losses, public in zip(per_record, self.public_losses, strict=True)]
-            return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
+    def _ablation_case(self, axis: str, value: float) -> AblationCase:
+        """Return a point of the ablation, with the radius that meets its epsilon."""
+        plan = _varied_plan(self.plan, axis, value)
+        epsilon = value if axis == "epsilon" else self.epsilon
+        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
+        modes: list[Mode] = [Sound(radius, PROJECTIONS[plan.pmixed.projection])]
+        published = _published(plan, epsilon, self.delta)
+        if published is not None:
+            modes.append(published)
+        return AblationCase(plan, value, radius, tuple(SampledMode(mode, plan.spec.model_rate) for mode in modes))
 
-    def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> list[Measured]:
-        """Measure each mode at its sampling rate, in one pass over the text for all modes."""
+    def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> list[list[Array]]:
+        """Return the losses of each mode on each record, in one pass over the text."""
         temperature = self.plan.pmixed.temperature
-        by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, temperature, self.stream, self.report)
-        return [self.measured(per_record) for per_record in by_mode]
+        return ensemble_losses(self.side.model, fitted, modes, self.records, temperature, self.stream, self.report)
 
-    def ways(self, ensembles: Sequence[Way]) -> Iterator[Way]:
+    def _measured(self, name: str, kind: str, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
+        """Return a method with its perplexity, from its losses on each record."""
+        with np.errstate(invalid="ignore"):  # If both models give a token probability 0, the ratio is not a number.
+            relative = [losses - public for losses, public in zip(losses_by_record, self.public_losses, strict=True)]
+            perplexities = perplexity(losses_by_record, self.stream), perplexity(relative, self.stream)
+        return MeasuredMethod(name, kind, epsilon, *perplexities)
+
+    def _all_methods(self, ensembles: Sequence[MeasuredMethod]) -> Iterator[MeasuredMethod]:
         """Yield all methods, from the public model to the model without privacy."""
         texts = private_texts(self.plan)
-
-        def measured_model(model: LanguageModel) -> Measured:
-            return self.measured(on_private("a fitted model", losses, model, self.records, self.plan.pmixed.temperature))
-
-        yield Way("public model", "public", 0.0, *self.measured(self.public_losses))
+        yield self._measured("public model", "public", 0.0, self.public_losses)
         yield from ensembles
-        private = self.private_model(texts)
+        private = self._private_model(texts)
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
-            yield Way(name, "dp", self.epsilon, *measured_model(private))
+            yield self._measured(name, "dp", self.epsilon, self._fitted_losses(private))
         all_records = cut_records(self.processes, [texts.texts])
         ((_, learnt),) = teach_shards(self.processes, enumerate(all_records))
         (model,) = fitted_models(self.plan, self.side, [learnt])
-        yield Way("one model, fine-tuned without privacy", "all", math.inf, *measured_model(model))
+        yield self._measured("one model, fine-tuned without privacy", "all", math.inf, self._fitted_losses(model))
 
-    def private_model(self, texts: OwnedTexts) -> LanguageModel | None:
+    def _fitted_losses(self, model: LanguageModel) -> list[Array]:
+        """Return the losses of a fitted model on each record. Raises InputError, without the original message, if the model fails."""
+        by_record: list[Array] = on_private("a fitted model", losses, model, self.records, self.plan.pmixed.temperature)
+        return by_record
+
+    def _private_model(self, texts: OwnedTexts) -> LanguageModel | None:
         """Return one model that is trained on all texts under differential privacy.
 
         The result is None if dpcli has no private training for the model, for example if it comes from a function of the user.
@@ -254,41 +287,6 @@ class EvaluationSetup:
         learnt = train_privately(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
         (private,) = fitted_models(plan, self.side, [learnt])
         return private
-
-    def case(self, plan: PmixedPlan, value: float, epsilon: float) -> AblationCase:
-        """Return a point of the ablation before it is measured, with the radius that meets the epsilon."""
-        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
-        modes: list[Mode] = [Sound(radius, PROJECTIONS[plan.pmixed.projection])]
-        published = _published(plan, epsilon, self.delta)
-        if published is not None:
-            modes.append(published)
-        return AblationCase(plan, value, radius, tuple(SampledMode(mode, plan.spec.model_rate) for mode in modes))
-
-    def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
-        """Return the measured point.
-
-        Args:
-            measured: Perplexities of the modes of all cases, in order; None if models must be fitted for the case.
-        """
-        if measured is None:
-            measured = iter(self.ensembles(_fit_models(case.plan, self.side, self.processes), case.modes))
-        sound = next(measured).perplexity
-        paper = next(measured).perplexity if len(case.modes) > 1 else None
-        return AblationPoint(case.value, case.radius, sound, paper)
-
-
-@dataclass(frozen=True, slots=True)
-class AblationCase:
-    """A point of an ablation before it is measured.
-
-    Attributes:
-        modes: The sound mode, and the published one if it has a radius.
-    """
-
-    plan: PmixedPlan
-    value: float
-    radius: float
-    modes: tuple[SampledMode, ...]
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:

@@ -1,6 +1,6 @@
-"""The fit of an ensemble: one model for each shard, fine-tuned without noise.
+"""The fit of an ensemble by `dpcli pmixed fit`: one model for each shard, fine-tuned without noise.
 
-The models are private, and are used only to draw tokens. All tokens that may ever be drawn are charged here, before any model is fitted.
+The models are private, and are used only to draw tokens. All tokens that may ever be drawn are charged before any model is fitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Fit:
     """The fitted models in a folder.
 
     Attributes:
-        session: Session that charged for their tokens.
+        session: Session whose charge pays for their tokens.
         models: SHA-256 of the file of each model.
     """
 
@@ -151,6 +151,7 @@ def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
 
 
 def token_count(plan: PmixedPlan) -> AnswerCount:
+    """Return the limit on the tokens that the models of a plan may draw."""
     return AnswerCount(plan.tokens, "tokens")
 
 
@@ -160,6 +161,7 @@ def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved:
 
 
 def model_file(folder: str, shard: int) -> str:
+    """Return the path of the file of a shard's model."""
     return os.path.join(folder, f"shard-{shard:04d}.model")
 
 
@@ -175,10 +177,10 @@ def _require_budget(plan: PmixedPlan) -> None:
             raise
         cap = budget.epsilon
         try:
-            passing = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
+            largest = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
         except CannotCertify:
             raise Denied(f"{denied}; no radius passes, as the rest of the file alone exceeds the budget") from None
-        hint = f"radius = {passing.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
+        hint = f"radius = {largest.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
         raise Denied(f"{denied}; {hint}") from None
 
 

@@ -1,4 +1,4 @@
-"""The ensemble that answers prompts. Each participating model is projected, and a token is drawn from their average.
+"""The ensemble that answers prompts: for each token, models are drawn, each is projected, and the token is drawn from their average.
 
 Each token is counted durably before it is drawn.
 """
@@ -42,14 +42,14 @@ PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
 
 
 class Mode(Protocol):
-    """A protocol for projecting models. All arrays are (vocabulary,), and `public` adds up to 1."""
+    """A protocol for projecting models. All arrays are probabilities, (vocabulary,), and `public` adds up to 1."""
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         """Return the sum of the projected models as multiples of 2^-50, and their number; the public model and 1 if there are none."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
-        """Return the projection of one of `drawn` participating models."""
+        """Return the projection of one model, if `drawn` models participate."""
         ...
 
 
@@ -139,18 +139,18 @@ class Ensemble:
     def token(self, context: Tokens, stream: Stream) -> int:
         """Draw the participating models, and then a token after a context from their average."""
         temperature = self.plan.pmixed.temperature
-        chosen = sample_models(stream, len(self.members), self.plan.spec.model_rate)
+        drawn = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), temperature)
-        private = [probabilities(row, temperature) for row in self._private(chosen, context)]
+        private = [probabilities(row, temperature) for row in self._private_rows(drawn, context)]
         total, count = self.mode.total(public, private)
         return draw_token(total, count, stream)
 
-    def _private(self, chosen: Sequence[int], context: Tokens) -> list[Array]:
-        """Return the log-probabilities of the chosen private models.
+    def _private_rows(self, drawn: Sequence[int], context: Tokens) -> list[Array]:
+        """Return the log-probabilities of the drawn private models.
 
         If a model fails, its row is NaN, and it counts as the public model. An error would reveal something about the private data.
         """
-        models = [self.members[number] for number in chosen]
+        models = [self.members[number] for number in drawn]
         joint_rows = self._joint_rows(models, context)
         if joint_rows is not None:
             return joint_rows
@@ -179,18 +179,18 @@ class EnsembleAnswer:
     Attributes:
         text: Text of the answer, without the prompt.
         tokens: Number of its tokens.
-        why: Reason why the answer ended.
+        ended_by: Reason why the answer ended.
         taken, total: Number of tokens counted so far, and number of tokens that were paid for.
-        refused: Message if no more tokens are paid for; None otherwise.
+        refusal: Message if no more tokens are paid for; None otherwise.
     """
 
     prompt: str
     text: str
     tokens: int
-    why: str
+    ended_by: str
     taken: int
     total: int
-    refused: str | None
+    refusal: str | None
 
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
@@ -220,17 +220,17 @@ def answer_prompt(
     ids = token_ids(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
     require_fits(models.public, ids, max_tokens)
     answer: list[int] = []
-    why, refused = f"{max_tokens:,} tokens", None
+    ended_by, refusal = f"{max_tokens:,} tokens", None
     try:
         for token in _tokens(models, queries, ids, max_tokens, stream or SystemStream()):
             if token == models.vocabulary.end:
-                why = "the end of the text"
+                ended_by = "the end of the text"
                 break
             answer.append(token)
     except Denied as denied:
-        why, refused = "no more tokens are paid for", str(denied)
+        ended_by, refusal = "no more tokens are paid for", str(denied)
     text = text_of_tokens(models.vocabulary, answer, "the tokenizer")
-    return EnsembleAnswer(prompt, text, len(answer), why, queries.taken(), queries.total, refused)
+    return EnsembleAnswer(prompt, text, len(answer), ended_by, queries.taken(), queries.total, refusal)
 
 
 def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:

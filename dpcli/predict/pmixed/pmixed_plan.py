@@ -19,7 +19,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
 from dpcli.predict.pmixed.published_protocol import Published
 from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to, with_entry
-from dpcli.predict.shards import PREMISES, refuse_replaced_units
+from dpcli.predict.shards import SHARD_PREMISES, refuse_replaced_units
 from dpcli.sessions.priced import one_entry, priced_file, require_budget
 from dpcli.train.plan.settings import DEVICE
 from dpcli.train.plan.settings_classification import WITH_COLUMNS
@@ -57,7 +57,7 @@ class Pmixed:
     the rate and the radius.
     """
 
-    premises: ClassVar[Premises] = PREMISES
+    premises: ClassVar[Premises] = SHARD_PREMISES
 
     # Example tables, which together contain every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

@@ -59,7 +59,10 @@ def renyi_epsilon(epsilon: float, delta: float, order: float) -> float:
 
 
 def beta(target: float, order: int, rate: float, drawn: int) -> float:
-    """Return the beta at which the published bound on one query is `target`. Raises InputError unless the order is a whole number >= 2."""
+    """Return the largest beta at which the published bound on one query is at most `target`.
+
+    Raises InputError unless the order is a whole number >= 2. Arguments as in `per_query`.
+    """
     if order < 2 or int(order) != order:
         raise InputError(f"expected a whole order >= 2, found {order!r}")
     high = expand_until(lambda beta: per_query(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
@@ -67,7 +70,13 @@ def beta(target: float, order: int, rate: float, drawn: int) -> float:
 
 
 def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
-    """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1."""
+    """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1.
+
+    Args:
+        beta: Radius of the projection, over the order.
+        rate: Probability with which each model is drawn.
+        drawn: Number of models drawn.
+    """
     if rate == 1.0:
         return one_sided(beta, order, drawn)
     log_factorial = log_factorials(order)
@@ -98,28 +107,35 @@ def _log1p_sum(terms: list[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RenyiBall:
-    """The distributions whose Renyi divergences of `order` from and to a public one are at most `radius`."""
+    """The distributions whose Renyi divergences of `order` from and to a public one are at most `radius`.
+
+    Attributes:
+        public: Probabilities of the public model, (vocabulary,).
+        inverse: 1 / public; 0 where public is 0.
+        has_full_support: Whether no public probability is 0.
+    """
 
     public: Array
     inverse: Array
     order: float
     radius: float
-    full_support: bool  # whether no public probability is 0
+    has_full_support: bool
 
     def share(self, private: Array) -> float:
         """Return the largest share of the model, from 0 to 1, within the ball; 0 if the model's numbers are not probabilities."""
         ratios = np.multiply(private, self.inverse)
         scratch = np.empty_like(ratios)
-        second = float(np.dot(private, ratios))
-        if not math.isfinite(second):
+        second_moment = float(np.dot(private, ratios))
+        if not math.isfinite(second_moment):
             return 0.0
         if self.order == 3.0 and 2.0 * self.radius < LARGEST_EXPONENT:
-            forward = self._cubic(private, ratios, scratch, second)
+            forward = self._cubic_share(private, ratios, scratch, second_moment)
         else:
-            forward = self._search(ratios, scratch, self.order, 1.0)
-        if self._divergence(ratios, scratch, 1.0 - self.order, forward) <= self.radius:
+            forward = self._largest_share(ratios, scratch, self.order, 1.0)
+        reverse_power = 1.0 - self.order
+        if self._divergence(ratios, scratch, reverse_power, forward) <= self.radius:
             return forward
-        return self._search(ratios, scratch, 1.0 - self.order, forward)
+        return self._largest_share(ratios, scratch, reverse_power, forward)
 
     def mixed(self, private: Array) -> Array:
         """Return the mixture of the model and the public one, with the largest share of the model; a failed model has no share."""
@@ -127,21 +143,29 @@ class RenyiBall:
             share = self.share(private)
         return self.public if share == 0.0 else share * private + (1.0 - share) * self.public
 
-    def _cubic(self, private: Array, ratios: Array, scratch: Array, second: float) -> float:
-        """Return the largest share at order 3.
+    def _cubic_share(self, private: Array, ratios: Array, scratch: Array, second_moment: float) -> float:
+        """Return the largest share at order 3 within the radius in the forward direction.
 
         The divergence is log(1 + 3 share^2 v + share^3 w) / 2, where v and w are the moments 2 and 3 of x - 1 under the public model.
         """
         np.multiply(private, ratios, out=scratch)
-        third, level = float(np.dot(scratch, ratios)), math.expm1(2.0 * self.radius)
-        v, w = second - 1.0, third - 3.0 * second + 2.0
+        third_moment, level = float(np.dot(scratch, ratios)), math.expm1(2.0 * self.radius)
+        v, w = second_moment - 1.0, third_moment - 3.0 * second_moment + 2.0
         return _largest(lambda share: share * share * (3.0 * v + share * w) - level, 1.0)
 
-    def _search(self, ratios: Array, scratch: Array, power: float, most: float) -> float:
+    def _largest_share(self, ratios: Array, scratch: Array, power: float, most: float) -> float:
+        """Return the largest share up to `most` within the radius in one direction. Arguments as in `_divergence`."""
         return _largest(lambda share: self._divergence(ratios, scratch, power, share) - self.radius, most)
 
     def _divergence(self, ratios: Array, scratch: Array, power: float, share: float) -> float:
-        """Return log E (1 + share (x - 1))^power / (order - 1) under the public model."""
+        """Return the divergence of a mixture from the public model, or the reverse: log E (1 + share (x - 1))^power / (order - 1).
+
+        Args:
+            ratios: Ratios x of the model's probabilities to the public ones, over which E is the public average.
+            scratch: Array of that shape, which is overwritten.
+            power: order for the divergence from the public model, 1 - order for the reverse.
+            share: Share of the model in the mixture.
+        """
         np.multiply(ratios, share, out=scratch)
         np.add(scratch, 1.0 - share, out=scratch)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -151,7 +175,7 @@ class RenyiBall:
             else:
                 np.power(scratch, power, out=scratch)
                 np.multiply(self.public, scratch, out=scratch)
-        total = float(scratch.sum() if self.full_support else scratch.sum(where=self.public > 0.0))
+        total = float(scratch.sum() if self.has_full_support else scratch.sum(where=self.public > 0.0))
         return math.log(total) / (self.order - 1.0) if total > 0.0 else -math.inf
 
 

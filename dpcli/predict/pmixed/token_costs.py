@@ -1,4 +1,7 @@
-"""The costs of a file's tokens, for a replaced and for a removed shard, and the radius or number of tokens that meets a target."""
+"""The costs that `dpcli pmixed account` prints: epsilon for a replaced and for a removed shard, by each accountant.
+
+Instead of epsilon, the radius or the number of tokens that meets a target can be solved for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ class ChangeCost:
     """The cost of one kind of change, by one accountant.
 
     Attributes:
-        epsilon: Upper bound on epsilon; for the solution, if the radius or the tokens are solved for.
+        epsilon: Upper bound on epsilon. If the radius or the tokens are solved for, it is the bound at the solution.
+        stated: Whether the file states this kind of change.
         solved: The solution; None if nothing is solved for, or no value meets the target.
     """
 
@@ -40,6 +44,7 @@ class Costs:
 
     Attributes:
         rows: Costs by change and accountant; empty for a file with the published protocol.
+        solve: Parameter that is solved for; None if there is none.
         target: Epsilon to meet; None if nothing is solved for.
     """
 
@@ -106,6 +111,25 @@ def _solution(plan: PmixedPlan, parameter: Solvable, target: float | None, delta
     return solution
 
 
+def _price(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
+    """Yield the epsilon of the tokens for each change, by each accountant."""
+    for change, accountant, pipeline in _cases(plan):
+        epsilon = account(pipeline, [accountant], delta).upper
+        yield ChangeCost(change, accountant, epsilon, change == plan.spec.change)
+
+
+def _solve(plan: PmixedPlan, parameter: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
+    """Yield the largest radius or number of tokens that meets the target, for each change, by each accountant."""
+    for change, accountant, pipeline in _cases(plan):
+        is_stated = change == plan.spec.change
+        try:
+            solution = calibrate(pipeline, target, delta, parameter, ((plan.entry.name, parameter),), [accountant])
+        except CannotCertify:
+            yield ChangeCost(change, accountant, math.inf, is_stated)
+        else:
+            yield ChangeCost(change, accountant, solution.upper, is_stated, solution)
+
+
 class PricedCase(NamedTuple):
     """A kind of change, the accountant that prices it, and the plan's pipeline with that kind of change."""
 
@@ -119,20 +143,3 @@ def _cases(plan: PmixedPlan) -> Iterator[PricedCase]:
         entry = replace(plan.entry, spec=replace(plan.spec, change=change))
         for accountant in ACCOUNTANTS:
             yield PricedCase(change, accountant, plan.with_entry(entry).pipeline)
-
-
-def _price(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
-    for case in _cases(plan):
-        epsilon = account(case.pipeline, [case.accountant], delta).upper
-        yield ChangeCost(case.change, case.accountant, epsilon, case.change == plan.spec.change)
-
-
-def _solve(plan: PmixedPlan, parameter: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
-    for case in _cases(plan):
-        stated = case.change == plan.spec.change
-        try:
-            solution = calibrate(case.pipeline, target, delta, parameter, ((plan.entry.name, parameter),), [case.accountant])
-        except CannotCertify:
-            yield ChangeCost(case.change, case.accountant, math.inf, stated)
-        else:
-            yield ChangeCost(case.change, case.accountant, solution.upper, stated, solution)

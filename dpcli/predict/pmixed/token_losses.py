@@ -1,4 +1,4 @@
-"""Losses of models and ensembles on the tokens of a text, and the perplexity that they give."""
+"""Losses of models and ensembles on the tokens of a text, and the perplexity: exp of the mean loss per token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.predict.models.model_answers import LanguageModel, on_private
 from dpcli.predict.pmixed.model_ensemble import Mode, probabilities
 from dpcli.predict.pmixed.projection import sample_models
@@ -25,7 +25,7 @@ LARGEST_EXPONENT = 700.0  # e^709 is the largest power of e in float64
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """A perplexity with a 95 % bootstrap interval over records. A perplexity is exp of the mean loss per token."""
+    """A perplexity with a 95 % bootstrap interval over records."""
 
     value: float
     low: float
@@ -39,14 +39,14 @@ class SampledMode(NamedTuple):
     rate: float
 
 
-def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
+def perplexity(losses_by_record: Sequence[Array], stream: Stream) -> Perplexity:
     """Return the perplexity with a bootstrap interval over records. It is infinite if a token has probability 0.
 
     Args:
-        per_record: Losses of the tokens of each record, in nats; at least one loss in each.
+        losses_by_record: Losses of the tokens of each record, in nats; at least one loss in each.
     """
-    sums = np.array([losses.sum() for losses in per_record])
-    counts = np.array([float(len(losses)) for losses in per_record])
+    sums = np.array([losses.sum() for losses in losses_by_record])
+    counts = np.array([float(len(losses)) for losses in losses_by_record])
     drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
     resampled_means = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     tail_count = int(TAIL * RESAMPLES)
@@ -55,14 +55,14 @@ def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
 
 
 def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
-    """Return the loss -log p, in nats, of every token of each record except its first token. A record has two tokens or more."""
-    per_record = []
+    """Return the loss -log p, in nats, of every token of each record except its first. A record has two tokens or more."""
+    by_record = []
     for record in records:
         targets = np.array(record[1:])
         rows = probabilities(next_token_rows(model, record, range(1, len(record))), temperature)
         with np.errstate(divide="ignore"):
-            per_record.append(-np.log(rows[np.arange(len(targets)), targets]))
-    return per_record
+            by_record.append(-np.log(rows[np.arange(len(targets)), targets]))
+    return by_record
 
 
 def ensemble_losses(
@@ -76,65 +76,60 @@ def ensemble_losses(
 ) -> list[list[Array]]:
     """Return the loss -log p, in nats, of every token of each record except its first, for each mode at its sampling rate.
 
-    A record has two tokens or more.
-
     The participating models are drawn for each token. All modes with the same rate share the draw, so that their losses are comparable.
-    Each model is evaluated once for a record, for all modes together. Its answers are then discarded.
+    Each model is evaluated once for a record, for all modes together.
+
+    Args:
+        members: Fitted models.
+        records: Records of two tokens or more.
     """
     by_mode: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):
         report(number, len(records))
-        drawn_by_mode = _drawn_by_mode(modes, len(members), len(record) - 1, stream)
-        public_rows = probabilities(next_token_rows(public, record, range(1, len(record))), temperature)
-        sums = _target_sums(members, modes, record, drawn_by_mode, public_rows, temperature)
-        targets = np.array(record[1:])
-        public_targets = public_rows[np.arange(len(targets)), targets]
-        for mode_number, drawn in enumerate(drawn_by_mode):
-            counts = np.array([len(models) for models in drawn])
-            averages = np.where(counts > 0, sums[mode_number] / np.maximum(counts, 1), public_targets)
-            with np.errstate(divide="ignore"):
-                by_mode[mode_number].append(-np.log(averages))
+        drawn = _draw_models(modes, len(members), len(record) - 1, stream)
+        with np.errstate(divide="ignore"):
+            losses = -np.log(_target_probabilities(public, members, modes, record, drawn, temperature))
+        for losses_of_mode, losses_of_record in zip(by_mode, losses, strict=True):
+            losses_of_mode.append(losses_of_record)
     return by_mode
 
 
-def _drawn_by_mode(modes: Sequence[SampledMode], member_count: int, token_count: int, stream: Stream) -> list[list[list[int]]]:
-    """Return, for each mode and each token of a record, the numbers of the models that are drawn. Modes of one rate share a draw."""
-    rates = dict.fromkeys(sampled.rate for sampled in modes)
-    drawn_by_rate = {rate: [sample_models(stream, member_count, rate) for _ in range(token_count)] for rate in rates}
-    return [drawn_by_rate[sampled.rate] for sampled in modes]
+def _draw_models(modes: Sequence[SampledMode], members: int, tokens: int, stream: Stream) -> BoolArray:
+    """Return whether each mode draws each model for each token, (modes, tokens, members). Modes with the same rate share the draw."""
+    drawn_by_rate: dict[float, BoolArray] = {}
+    for rate in dict.fromkeys(sampled.rate for sampled in modes):
+        drawn_by_rate[rate] = np.zeros((tokens, members), dtype=np.bool_)
+        for token in range(tokens):
+            drawn_by_rate[rate][token, sample_models(stream, members, rate)] = True
+    return np.stack([drawn_by_rate[sampled.rate] for sampled in modes])
 
 
-def _target_sums(
+def _target_probabilities(
+    public: LanguageModel,
     members: Sequence[LanguageModel],
     modes: Sequence[SampledMode],
     record: Sequence[int],
-    drawn_by_mode: list[list[list[int]]],
-    public_rows: Array,
+    drawn: BoolArray,
     temperature: float,
 ) -> Array:
-    """Return the sums over the drawn models of the probability that their projections give to each token, (modes, tokens)."""
-    targets = record[1:]
-    sums = np.zeros((len(modes), len(targets)))
-    for member, modes_by_token in _modes_by_member(drawn_by_mode).items():
-        tokens = sorted(modes_by_token)
-        places = [token + 1 for token in tokens]
+    """Return the probability that each mode gives to each token of a record except its first, (modes, tokens).
+
+    It is the average over the drawn models of their projections, and the public model's probability if no model is drawn.
+    """
+    targets = np.array(record[1:])
+    public_rows = probabilities(next_token_rows(public, record, range(1, len(record))), temperature)
+    counts = drawn.sum(axis=2)
+    sums = np.zeros(counts.shape)
+    for member in np.flatnonzero(drawn.any(axis=(0, 1))).tolist():
+        tokens = np.flatnonzero(drawn[:, :, member].any(axis=0))
+        places = (tokens + 1).tolist()
         rows = probabilities(on_private("a fitted model", next_token_rows, members[member], record, places), temperature)
-        for token, row in zip(tokens, rows, strict=True):
-            for mode_number in modes_by_token[token]:
-                drawn_count = len(drawn_by_mode[mode_number][token])
-                projected = modes[mode_number].mode.projected(public_rows[token], row, drawn_count)
-                sums[mode_number, token] += projected[targets[token]]
-    return sums
-
-
-def _modes_by_member(drawn_by_mode: list[list[list[int]]]) -> dict[int, dict[int, list[int]]]:
-    """Return, for each drawn model and each token, the numbers of the modes that drew the model there."""
-    drawn_by: dict[int, dict[int, list[int]]] = {}
-    for mode_number, drawn in enumerate(drawn_by_mode):
-        for token, models in enumerate(drawn):
-            for member in models:
-                drawn_by.setdefault(member, {}).setdefault(token, []).append(mode_number)
-    return drawn_by
+        for token, row in zip(tokens.tolist(), rows, strict=True):
+            for mode in np.flatnonzero(drawn[:, token, member]).tolist():
+                projected = modes[mode].mode.projected(public_rows[token], row, int(counts[mode, token]))
+                sums[mode, token] += projected[targets[token]]
+    public_targets = public_rows[np.arange(len(targets)), targets]
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), public_targets))
 
 
 def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:

@@ -1,4 +1,4 @@
-"""Prompts with demonstrations: the private demonstrations of each teacher, and the public ones of the student.
+"""Demonstrations in prompts: the private ones of each teacher, and the public ones of the student.
 
 No message quotes a text.
 """
@@ -81,7 +81,14 @@ def _label_numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> l
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The public parts of all prompts."""
+    """The public parts of all prompts.
+
+    Attributes:
+        instruction: Text at the beginning; "" for none.
+        template: Form of a text, in which {text} occurs once.
+        separator: Text between two parts of a prompt.
+        words: Word of each label, which follows the template in a demonstration.
+    """
 
     instruction: str
     template: str
@@ -159,8 +166,8 @@ def best_student(
         prompts = [shape.prompt(chosen, other.text) for other in others]
         if not all(map(labeller.fits, prompts)):
             continue
-        right = sum(labeller.label(prompt) == other.label for prompt, other in zip(prompts, others, strict=True))
-        candidate = Student(chosen, right / len(others) if others else None)
+        correct = sum(labeller.label(prompt) == other.label for prompt, other in zip(prompts, others, strict=True))
+        candidate = Student(chosen, correct / len(others) if others else None)
         if best.agreement is None or (candidate.agreement or 0.0) > best.agreement:
             best = candidate
     return best

@@ -12,8 +12,8 @@ from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
 from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
-from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, same_source, table_of, up_to
-from dpcli.predict.shards import PREMISES, require_units
+from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, same_source, table_of, up_to
+from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
@@ -28,7 +28,7 @@ class Prompt:
     Source: Duan, Dziedzic, Papernot, Boenisch 2023, arXiv:2305.15594, Section 5.
     """
 
-    premises: ClassVar[Premises] = PREMISES
+    premises: ClassVar[Premises] = SHARD_PREMISES
 
     # Example tables, which together contain every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -85,9 +85,9 @@ class Prompt:
         tuple[str, ...] | None,
         Key("a word for each label, which follows the template, and whose first token is the answer; by default, the labels"),
     ] = None
-    template: Annotated[Note, Key("form of a text in a prompt, in which {text} occurs once; the label's word follows", SHOWING)] = (
-        ALONE
-    )
+    template: Annotated[
+        Note, Key("form of a text in a prompt, in which {text} occurs once; the label's word follows", TEMPLATE)
+    ] = TEXT_ALONE
     instruction: Annotated[Note | None, Key("public text at the beginning of every prompt")] = None
     separator: Annotated[
         Note | None, Key("text between two demonstrations, and before the text to label; by default, a line end")

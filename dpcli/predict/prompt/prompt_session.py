@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,11 +63,13 @@ class PromptOutcome:
     """The outcome of a session. Everything in it may be published.
 
     Attributes:
-        answered: Number of these texts that got a label.
-        waiting: Number of texts that have no result, as no query or answer was left.
-        prompt: Text of that prompt, with {text} in place of the text to label.
-        accuracy: Accuracy of the student's prompt and of a prompt without demonstrations, on labelled texts that are declared public.
-            None if the file names no such texts.
+        queries: Number of queries that were counted in all calls.
+        texts: Number of public texts.
+        answered: Number of public texts that got a label.
+        waiting: Number of public texts that have no result, as no query or answer was left.
+        prompt: Text of the student's prompt, with {text} in place of the text to label.
+        accuracy: Accuracy of the student's prompt on labelled texts that are declared public; None if the file names none.
+        accuracy_without_demonstrations: Accuracy of a prompt without demonstrations on these texts.
     """
 
     plan: PromptPlan
@@ -80,7 +82,8 @@ class PromptOutcome:
     waiting: int
     student: Student
     prompt: str
-    accuracy: tuple[float, float] | None
+    accuracy: float | None
+    accuracy_without_demonstrations: float | None
 
 
 def vote_and_teach(
@@ -105,34 +108,40 @@ def vote_and_teach(
         LedgerError: If the ledger or the count of queries cannot be relied on.
     """
     plan.require_budget()
-    prompt, path, shape = plan.prompt, plan.path, shape_of(plan.prompt)
+    prompt, path = plan.prompt, plan.path
     labeller = labeller_of(prompt, path)
     texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
     public = _public(plan)
-    _require_fitting(labeller, shape, texts, f"{path}: prompt.queries")
-    _require_fitting(labeller, shape, [demonstration.text for demonstration in public], f"{path}: prompt.public")
+    _require_fitting(labeller, shape_of(prompt), texts, f"{path}: prompt.queries")
+    _require_fitting(labeller, shape_of(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
     with exclusive(plan.folder):
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
         inputs = {"private texts": private.digest, "labeller": labeller.content}
-        transcript_path = os.path.join(plan.folder, TRANSCRIPT)
-        counts = [AnswerCount(plan.queries, "queries")]
-        if plan.answers is not None:
-            counts.append(AnswerCount(plan.answers, name="answers"))
         demonstrations = teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)
         with prompt_teachers(plan, labeller, demonstrations) as teachers:
-            session, (budget, *answers) = begin_session(
-                plan, "prompt", ledger, resume, moved, inputs, counts, prompt.count, released=transcript_path
-            )
-            transcript = VoteTranscript(transcript_path, len(prompt.labels))
-            require_count_of(transcript_path, transcript.last, budget)
-            answer_budget = answers[0] if answers else None
-            voting = VotingSession(plan.aggregator, budget, answer_budget, transcript, stream or SystemStream())
-            votes = teachers.in_parts(texts, lambda text: transcript.answer(text) is not None)
+            session, voting = _begin_voting(plan, ledger, resume, moved, inputs, stream or SystemStream())
+            votes = teachers.votes_in_parts(texts, lambda text: voting.transcript.answer(text) is not None)
             released = list(_released_labels(voting, votes, texts, report))
-        outcome = _outcome(plan, session, budget.taken(), len(texts), released, labeller, public)
+        outcome = _outcome(plan, session, voting.queries.taken(), len(texts), released, labeller, public)
         _write_outputs(outcome, released)
         commit(session, ledger)
     return outcome
+
+
+def _begin_voting(
+    plan: PromptPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str], stream: Stream
+) -> tuple[Session, VotingSession]:
+    """Charge the session, or continue it, and return it with its transcript and counts. Raises as `begin_session` does."""
+    path = os.path.join(plan.folder, TRANSCRIPT)
+    counts = [AnswerCount(plan.queries, "queries")]
+    if plan.answers is not None:
+        counts.append(AnswerCount(plan.answers, name="answers"))
+    session, (queries, *answers) = begin_session(
+        plan, "prompt", ledger, resume, moved, inputs, counts, plan.prompt.count, released=path
+    )
+    transcript = VoteTranscript(path, len(plan.prompt.labels))
+    require_count_of(path, transcript.last, queries)
+    return session, VotingSession(plan.aggregator, queries, answers[0] if answers else None, transcript, stream)
 
 
 def _public(plan: PromptPlan) -> list[Demonstration]:
@@ -206,7 +215,8 @@ def _outcome(
         waiting=texts - len(released),
         student=student,
         prompt=shape.prompt(student.demonstrations, "{text}"),
-        accuracy=(accuracy(student.demonstrations), accuracy(())) if public else None,
+        accuracy=accuracy(student.demonstrations) if public else None,
+        accuracy_without_demonstrations=accuracy(()) if public else None,
     )
 
 
@@ -275,12 +285,12 @@ class VotingSession:
     """Answers queries one at a time by noisy votes, within the budgets of queries and answers.
 
     Attributes:
-        budget: Durable count of the queries.
+        queries: Durable count of the queries.
         answers: Durable count of the answers; None if the entry does not limit them.
     """
 
     aggregator: Aggregator
-    budget: QueryBudget
+    queries: QueryBudget
     answers: QueryBudget | None
     transcript: VoteTranscript
     stream: Stream
@@ -300,11 +310,11 @@ class VotingSession:
         earlier = self.transcript.answer(query)
         if earlier is not None:
             return earlier
-        for count in (self.budget, self.answers):  # An exhausted budget is refused before any votes are computed.
+        for count in (self.queries, self.answers):  # An exhausted budget is refused before any votes are computed.
             if count is not None and count.taken() == count.total:
                 count.take()  # raises Denied
         counts = votes()
-        number = self.budget.take()
+        number = self.queries.take()
         label = None
         if self.aggregator.reached(counts.largest, self.stream)[0]:
             if self.answers is not None:

@@ -1,4 +1,7 @@
-"""Teachers that are prompts with private demonstrations. Each votes in a separate process. No message quotes a text."""
+"""The teachers of `dpcli prompt`: prompts with private demonstrations, each of which votes in a separate process.
+
+No message quotes a text.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from dpcli.predict.vote_counts import VoteCounts, counts_of_labels
 from dpcli.predict.warmed_process import Preparation
 
 KILLED_MESSAGE = "a process of a teacher was killed, or ran out of memory: --resume continues"
-PART = 32  # number of texts on which the process of a teacher votes
+PART = 32  # number of texts on which each process of a teacher votes
 
 
 @dataclass(frozen=True, slots=True)
-class Voting:
-    """The public part of every teacher, which is everything except its demonstrations."""
+class PromptTeacherWork:
+    """The public part of every teacher: all of its prompt except the demonstrations."""
 
     prompt: Prompt
     path: str
@@ -36,10 +39,12 @@ class Ballot:
     """The votes to be given by one teacher.
 
     Attributes:
+        demonstrations: Private demonstrations of the teacher.
+        texts: Public texts to vote on.
         defaults: Label of each text in a prompt without demonstrations.
     """
 
-    shown: tuple[Demonstration, ...]
+    demonstrations: tuple[Demonstration, ...]
     texts: tuple[str, ...]
     defaults: tuple[int, ...]
 
@@ -55,7 +60,7 @@ class Ballot:
 
         labels = []
         for text, default in zip(self.texts, self.defaults, strict=True):
-            prompt = prompt_that_fits(shape, self.shown, text, fits)
+            prompt = prompt_that_fits(shape, self.demonstrations, text, fits)
             labels.append(default_on_error(lambda prompt=prompt: labeller.label(prompt), default))  # type: ignore[misc]
         return labels
 
@@ -66,6 +71,8 @@ class PromptTeachers:
 
     Attributes:
         labeller: Labeller in this process, which is asked about public texts only.
+        demonstrations: Private demonstrations of each teacher.
+        labels: Number of labels.
     """
 
     processes: ShardProcesses
@@ -83,20 +90,20 @@ class PromptTeachers:
     def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
         """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
         defaults = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
-        ballots = [Ballot(shown, tuple(texts), defaults) for shown in self.demonstrations]
+        ballots = [Ballot(demonstrations, tuple(texts), defaults) for demonstrations in self.demonstrations]
         return dict(self.processes.results(enumerate(ballots)))
 
-    def in_parts(self, texts: Sequence[str], answered: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
-        """Return a function that gives the votes on one text.
+    def votes_in_parts(self, texts: Sequence[str], is_answered: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
+        """Return a function that returns the votes on one of the texts.
 
-        The votes are computed for up to PART texts at a time, without the texts that have been answered.
+        Its first call computes the votes on the next PART texts that are not answered yet. Later calls about these texts reuse them.
         """
         computed: dict[str, VoteCounts] = {}
 
         def votes(text: str) -> VoteCounts:
             if text not in computed:
                 computed.clear()
-                part = [following for following in texts[texts.index(text) :] if not answered(following)][:PART]
+                part = [following for following in texts[texts.index(text) :] if not is_answered(following)][:PART]
                 counts = self.votes(part)
                 computed.update({member: counts.row(index) for index, member in enumerate(part)})
             return computed[text]
@@ -109,6 +116,6 @@ def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
     """Start the teachers. Raises InputError if the model has another content when it is loaded again."""
-    with ShardProcesses(Voting(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
+    with ShardProcesses(PromptTeacherWork(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))

@@ -111,7 +111,7 @@ def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
     seen: list[int] = []
     outcome = answer_prompt(models, queries, "w1", 8, Watched())
     assert seen[0] == 1 and seen == sorted(seen) and max(seen) == queries.granted
-    assert outcome.refused == "spent" or outcome.why == "the end of the text"
+    assert outcome.refusal == "spent" or outcome.ended_by == "the end of the text"
 
 
 @pytest.mark.parametrize("flags", [("--top-k", "5"), ("--top-p", "0.9"), ("--greedy",)])
@@ -592,8 +592,16 @@ def test_no_epsilon_at_delta_zero_is_no_success(place: Path) -> None:
     assert (outcome.code, outcome.out) == (3, "") and "neither accountant certifies a finite epsilon" in outcome.err
 
 
+def test_a_budget_that_is_overspent_is_so_at_any_delta_that_is_asked_for(place: Path) -> None:
+    path = written(place)
+    path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 0.5"))
+    for flags in ((), ("--delta", "1e-5"), ("--delta", "1e-7"), ("--delta", "1e-3")):
+        outcome = run_pmixed(place, "account", str(path), *flags)
+        assert outcome.code == 1 and "over the budget: epsilon" in outcome.err, flags
+
+
 @pytest.mark.parametrize(
     ("solved", "shown"), [(173_024_182_123.0, "173024182123"), (1e18, "1000000000000000000"), (0.12345678, "0.12345678")]
 )
 def test_a_solution_is_shown_as_it_was_found(solved: float, shown: str) -> None:
-    assert presented._value(solved) == shown
+    assert presented._value_text(solved) == shown

@@ -1,4 +1,4 @@
-"""Perplexities of the ways of using private texts, and their order on models that count."""
+"""Perplexities of the methods of using private texts, and their order on models that count."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def test_private_counts_move_by_the_norm_at_most() -> None:
 def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) -> None:
     plan = plan_of(str(written(place)))
     answer = evaluate(plan, None, "epsilon", (0.5, 8.0), 200, stream())
-    of = {way.kind: way.perplexity for way in reversed(answer.ways)}
+    of = {method.kind: method.perplexity for method in reversed(answer.methods)}
     assert of["all"].value < of["sound"].value < of["public"].value
     assert of["sound"].low < of["sound"].value < of["sound"].high
-    relative = {way.kind: way.relative for way in reversed(answer.ways)}
+    relative = {method.kind: method.relative for method in reversed(answer.methods)}
     assert (relative["public"].low, relative["public"].high) == (1.0, 1.0)
     assert relative["sound"].value == pytest.approx(of["sound"].value / of["public"].value)
-    assert relative["all"].high < 1.0  # of the same records, so that what all ways find hard cancels
+    assert relative["all"].high < 1.0  # of the same records, so that what all methods find hard cancels
     first, second = (point.sound.value for point in answer.points)
     assert first > second
     assert [point.radius for point in answer.points] == sorted(point.radius for point in answer.points)
@@ -125,8 +125,8 @@ def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: 
     plan = plan_of(str(written(place, mechanism_radius=f"{radius:.7g}")))
     assert plan.account is not None
     first = evaluate(plan, None, axis, (plan.account.upper if axis == "epsilon" else own,), 33, stream())
-    sound = first.way("sound")
-    assert sound is not None and first.points[0].radius == radius and first.tokens == 33
+    sound = first.method("sound")
+    assert first.points[0].radius == radius and first.tokens == 33
     assert first.points[0].sound.value == sound.perplexity.value
     table = evaluate_document(first).tables[1]
     assert sound.name in table.columns
@@ -161,11 +161,11 @@ def test_what_cannot_be_measured_is_refused(place: Path, keys: dict[str, str], f
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_the_example_orders_the_ways_as_published_and_the_sound_one_beats_the_published() -> None:
+def test_the_example_orders_the_methods_as_published_and_the_sound_one_beats_the_published() -> None:
     """80 bigram models, rate 0.03, 1024 tokens, epsilon 8: by far more than what drawing the models leaves to chance."""
     plan = plan_of(str(ROOT / "examples/pmixed.toml"))
     answer = evaluate(plan, None, "epsilon", (1.0, 8.0), 1_500, stream())
-    clipped, mixed = (way.perplexity.value for way in answer.ways if way.kind == "sound")
-    of = {way.kind: way.perplexity.value for way in answer.ways}
+    clipped, mixed = (method.perplexity.value for method in answer.methods if method.kind == "sound")
+    of = {method.kind: method.perplexity.value for method in answer.methods}
     assert of["all"] < clipped < of["paper"] < of["public"] and clipped < mixed < of["public"]
     assert answer.points[1].sound.value < answer.points[0].sound.value < of["public"]

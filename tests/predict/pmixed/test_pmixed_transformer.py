@@ -141,7 +141,7 @@ def test_adapters_answer_together_as_they_do_alone(models: Ensemble, monkeypatch
         for order in (list(range(8)), [5, 2, 7]):
             result = models.public.joint_next_token([models.members[place] for place in order], context)  # type: ignore[attr-defined]
             assert result == pytest.approx(alone[order], abs=1e-5)
-            rows = np.stack(models._private(order, context))
+            rows = np.stack(models._private_rows(order, context))
             assert rows == pytest.approx(alone[order], abs=1e-5)
     assert (models.members[3].next_token([context])[0] == alone[3]).all()
 
@@ -161,7 +161,7 @@ def test_what_one_adapter_holds_moves_no_bit_of_another(models: Ensemble) -> Non
         same = (before == after).all(axis=1)
         assert same.tolist() == [place != 2 for place in range(8)]
         if np.isnan(after[2]).any():
-            rows = replace(models, members=tuple(others))._private(range(8), context)
+            rows = replace(models, members=tuple(others))._private_rows(range(8), context)
             assert np.isnan(rows[2]).all() and not np.isnan(rows[1]).any()
 
 
@@ -174,14 +174,14 @@ def test_models_that_cannot_be_asked_together_are_asked_alone(models: Ensemble, 
     alone = [member.next_token([context])[0] for member in models.members]
 
     def asked_alone() -> bool:
-        return all((row == known).all() for row, known in zip(models._private(range(8), context), alone, strict=True))
+        return all((row == known).all() for row, known in zip(models._private_rows(range(8), context), alone, strict=True))
 
     assert models.public.joint_next_token(models.members[:1], context) is None  # type: ignore[attr-defined]
     assert models.public.joint_next_token([models.public, models.members[0]], context) is None  # type: ignore[attr-defined]
     entry = models.plan.entry
     entry = replace(entry, spec=replace(entry.spec, change="remove-shard"))  # type: ignore[type-var]
     removed = replace(models, plan=replace(models.plan, entry=entry))
-    assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
+    assert all((row == known).all() for row, known in zip(removed._private_rows(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
         broken.setattr(models.public, "_joint_pass_works", None)
         broken.setattr(

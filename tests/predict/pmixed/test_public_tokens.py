@@ -225,13 +225,13 @@ def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str]
         budget = Counting(steps)
         turns = PrivateTurns(test, budget)  # type: ignore[arg-type]
         message: list[bool] = []
-        judged = turns.private
+        judged = turns.is_private
 
         class Noted:
             def __getattr__(self, name: str) -> Any:
                 return getattr(turns, name)
 
-            def private(self, distance: int, stream: Any) -> bool:
+            def is_private(self, distance: int, stream: Any) -> bool:
                 message.append(judged(distance, stream))
                 return message[-1]
 
@@ -319,7 +319,7 @@ def test_the_price_of_comparisons_is_met() -> None:
 
 def no_new_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threshold is not drawn anew after a private token, which is then charged with the first."""
-    monkeypatch.setattr(PrivateTurns, "private", lambda turns, far, stream: turns.test.private(far, turns.bar, stream))
+    monkeypatch.setattr(PrivateTurns, "is_private", lambda turns, far, stream: turns.test.is_private(far, turns.bar, stream))
 
 
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_noise_on_distances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PublicTest, "private", lambda _, far, bar, stream: far >= bar)
+    monkeypatch.setattr(PublicTest, "is_private", lambda _, far, bar, stream: far >= bar)
 
 
 def no_noise_on_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +355,7 @@ def test_a_bug_in_the_program_is_seen(plant: Callable[[pytest.MonkeyPatch], None
 def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token is drawn after a comparison that says so; after the last no comparison is made, in this text or another."""
     budget = Counting(steps)
-    for name, what in (("bar", "bar"), ("private", "compared")):
+    for name, what in (("bar", "bar"), ("is_private", "compared")):
         known = getattr(PublicTest, name)
         monkeypatch.setattr(PublicTest, name, lambda *all_, k=known, w=what: (budget.used.append(w), k(*all_))[1])
     stated = spec(references=1, threshold=0.2, scale=0.05)
@@ -373,7 +373,7 @@ def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monke
     assert rest.count("cb") == rest.count("b") == rest.count("c") == steps and rest.startswith("cb")
     assert not turns.open_bar(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()
     with pytest.raises(InternalError, match="without a charge"):
-        turns.private(0, SystemStream())
+        turns.is_private(0, SystemStream())
 
 
 def test_where_all_say_the_same_hardly_a_token_is_private_and_else_each() -> None:

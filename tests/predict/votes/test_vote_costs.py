@@ -32,7 +32,7 @@ CLOSE = 1e-9  # relative, as agreed; the values differ by rounding, and by ours 
 
 def cost(aggregator: Aggregator, counts: Any, order: float) -> float:
     result = np.array([counts])
-    return float(aggregator.realised(result, result.max(axis=1), np.ones(1)).rdp(np.array([order]))[0])
+    return float(aggregator.cost(result, result.max(axis=1), np.ones(1)).rdp(np.array([order]))[0])
 
 
 @of_each("case", REFERENCE["gnmax_votes"], told=lambda case: f"{case['votes'][:3]}-{case['sigma']}-{case['order']}")
@@ -45,7 +45,7 @@ def test_gnmax(case: dict[str, Any]) -> None:
 def test_threshold() -> None:
     for case in REFERENCE["threshold"]:
         aggregator, largest = ConfidentGnMax(1.0, case["T"], case["sigma1"]), np.array([float(max(case["votes"]))])
-        (part,) = aggregator.thresholds(largest)
+        (part,) = aggregator.threshold_releases(largest)
         assert log_answered(largest, case["T"], case["sigma1"])[0][0] == pytest.approx(case["log_pr_answered"], rel=1e-12)
         assert part.rdp(np.array([case["order"]]))[0] == pytest.approx(case["rdp"], rel=CLOSE), case
 
@@ -70,7 +70,7 @@ def test_a_published_table(case: dict[str, Any]) -> None:
     aggregator: Any = GnMax(case["sigma2"])
     if case["T"] is not None:
         aggregator = ConfidentGnMax(case["sigma2"], case["T"], case["sigma1"])
-    result = aggregator.expected(counts, counts.max(axis=1))
+    result = aggregator.expected_cost(counts, counts.max(axis=1))
     assert result.answered == pytest.approx(case["expected_answered"], rel=1e-12)
     rdp = result.rdp(GRID)
     if case["data_independent"]:
@@ -84,7 +84,7 @@ def test_a_published_table(case: dict[str, Any]) -> None:
 def test_the_tiny_table_by_both_conversions() -> None:
     case = REFERENCE["tiny_table"]
     counts = np.array(case["votes"])
-    result = GnMax(case["sigma"]).expected(counts, counts.max(axis=1))
+    result = GnMax(case["sigma"]).expected_cost(counts, counts.max(axis=1))
     assert result.rdp(np.array([2.0, 10.0])) == pytest.approx([case["rdp_at_2"], case["rdp_at_10"]], rel=CLOSE)
     for conversion, name in ((classic, "classic"), (balle, "balle")):
         epsilon, order = on_grid(result.rdp(GRID), case["delta"], conversion)
@@ -99,8 +99,8 @@ def test_what_a_session_with_abstentions_is_charged() -> None:
     aggregator, orders = ConfidentGnMax(40.0, 200.0, 150.0), np.array([2.0, 9.0, 40.0])
     thresholds = rdp_gaussian(np.minimum(*log_answered(largest, 200.0, 150.0)), math.sqrt(2.0) * 150.0, orders).sum(axis=0)
     answers = rdp_gaussian(log_q_gaussian(counts[answered > 0], 40.0), 40.0, orders).sum(axis=0)
-    assert aggregator.realised(counts, largest, answered).rdp(orders) == pytest.approx(thresholds + answers, rel=1e-12)
-    none = aggregator.realised(counts, largest, np.zeros(40)).rdp(orders)
+    assert aggregator.cost(counts, largest, answered).rdp(orders) == pytest.approx(thresholds + answers, rel=1e-12)
+    none = aggregator.cost(counts, largest, np.zeros(40)).rdp(orders)
     assert none == pytest.approx(thresholds, rel=1e-12) and np.all(none > 0.0)
 
 
@@ -161,7 +161,7 @@ def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> 
     keys = {name: noise if name in ("sigma", "scale", "threshold_sigma") else value for name, value in cls.example.items()}
     spec = cls(**keys)
     counts, orders = votes(7, 10, 250, [0.98, 0.3]), np.array([1.5, 8.0, 64.0])
-    result = load(AGGREGATORS[entry]).of(spec).expected(counts, counts.max(axis=1)).rdp(orders)
+    result = load(AGGREGATORS[entry]).of(spec).expected_cost(counts, counts.max(axis=1)).rdp(orders)
     assert np.all(result > 0.0 if noise > 1.0 else result >= 0.0) and not np.isnan(result).any()
     mechanism = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, 1, 1))
     if noise < 1.0:

@@ -226,7 +226,7 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path, 
     stored(np.zeros((1000, 3), dtype=int), path)
     import pyarrow.parquet
 
-    monkeypatch.setattr(vote_files, "MOST", 2999)
+    monkeypatch.setattr(vote_files, "MOST_VALUES", 2999)
     monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read", lambda file: pytest.fail("it is read"))
     with pytest.raises(InputError, match="expected at most 2,999 numbers, found 3,000"):
         table_of(str(path))

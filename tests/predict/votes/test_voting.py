@@ -103,7 +103,7 @@ def test_a_query_is_answered_once_and_charged_once(tmp_path: Path) -> None:
     again = session(tmp_path, GnMax(50.0), 3)
     assert [again.ask(text, votes) for text in ("b", "a", "b")] == [first[1], first[0], first[1]]
     assert [one.number for one in first] == [1, 2]
-    assert (len(questions), again.budget.taken()) == (2, 2)
+    assert (len(questions), again.queries.taken()) == (2, 2)
     again.ask("c", votes)
     with pytest.raises(Denied):
         again.ask("d", votes)
@@ -117,14 +117,14 @@ def test_after_the_last_answer_nothing_is_asked(tmp_path: Path) -> None:
     assert [voting.ask(text, lambda: VOTES).label for text in "ab"] == [0, 0]
     with pytest.raises(Denied, match="all 2 "):
         voting.ask("c", lambda: split)
-    assert (voting.budget.taken(), voting.transcript.answer("c")) == (2, None)
+    assert (voting.queries.taken(), voting.transcript.answer("c")) == (2, None)
 
 
 def test_no_answer_is_an_answer_that_is_charged(tmp_path: Path) -> None:
     voting = session(tmp_path, ConfidentGnMax(1.0, 90.0, 1.0), 10, 5)
     assert voting.ask("a", lambda: VOTES) == Released(1, None)
     assert voting.ask("b", lambda: CLEAR) == Released(2, 0)
-    assert (voting.budget.taken(), voting.answers and voting.answers.taken()) == (2, 1)
+    assert (voting.queries.taken(), voting.answers and voting.answers.taken()) == (2, 1)
 
 
 def test_a_charge_without_a_transcript_is_lost(tmp_path: Path) -> None:

@@ -1,26 +1,23 @@
-"""The check that the entry of a round costs at least as much as the rounds that [federated] describes.
+"""Checks that the entry of a round costs at least as much as the rounds that [federated] describes.
 
-With noise = "server" the adversary sees only the releases and does not know which clients were drawn. So sampling may amplify. Otherwise
-the server itself is an adversary, and it draws the clients. Against the server sampling does not amplify, and only the updates are
-protected, but not who takes part.
+With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
+Otherwise the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are protected but not
+the participation.
 
 The independent Gaussian noises of k honest clients, each with standard deviation z C, add up to Gaussian noise with standard deviation
-z C sqrt(k). The noise of a client that drops out is missing. The noise of a client that colludes with the server is known to the server.
-Neither is counted. Any further noise is post-processing.
+z C sqrt(k). A client that drops out adds no noise, and a client that colludes with the server reveals its noise. Neither is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, nextafter, sqrt
 from typing import Any
 
-from dpcli.base.lazy import load
-from dpcli.base.registry import SAMPLING
 from dpcli.base.rounding import down
 from dpcli.federated.federated_settings import Federated
+from dpcli.federated.participations import participation_limit, scheme_of
 from dpcli.file.pipeline.canonical import read_document
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.file.pipeline.parts import named
@@ -28,7 +25,7 @@ from dpcli.file.toml.findings import Findings, Path, Problem
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, Cyclic, OncePerEpoch, Scheme, Unsampled
+from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch, Scheme, Unsampled
 from dpcli.train.plan.stages import is_trainable
 
 TABLE = "federated"
@@ -42,36 +39,38 @@ PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregati
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key by which the file costs less than its rounds. The file is otherwise valid."""
+    """Add a finding for each key by which an otherwise valid file costs less than its rounds, or contradicts its privacy model."""
     values = read_document(tables, Findings())
-    for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
-        findings.add("DP005", path, expected, value)
-    stated = values["disclosure"].privacy_model if "disclosure" in values else None
-    if stated not in (None, *PRIVACY_MODELS[table.noise]):
+    for key, expected, stated in round_problems(table, values["privacy"], values.get("mechanism", ())):
+        findings.add("DP005", key, expected, stated)
+    privacy_model = values["disclosure"].privacy_model if "disclosure" in values else None
+    if privacy_model not in (None, *PRIVACY_MODELS[table.noise]):
         models = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
-        findings.add("DP005", ("disclosure", "privacy_model"), f'{models} with federated.noise = "{table.noise}"', f'"{stated}"')
+        findings.add(
+            "DP005", ("disclosure", "privacy_model"), f'{models} with federated.noise = "{table.noise}"', f'"{privacy_model}"'
+        )
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
-    """Yield the `disagreements` of a file after its noise has been computed."""
-    yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
+    """Yield the `round_problems` of a file after its noise has been computed."""
+    yield from round_problems(table, pipeline.privacy, pipeline.mechanisms)
 
 
-def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
-    """Yield (key, expected, found) for each key by which the entries cost less than the described rounds."""
+def round_problems(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
+    """Yield (key, expected, stated) for each key by which the entries cost less than the described rounds."""
     yield from _privacy_problems(table, privacy)
-    fitting = fitting_entries(table, entries)
-    if len(fitting) != 1:
-        candidates = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
-        stated = "several" if fitting else "none"
+    candidates = candidate_entries(table, entries)
+    if len(candidates) != 1:
+        names = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
+        stated = "several" if candidates else "none"
         if table.mechanism is not None:
             stated = quoted(table.mechanism)
-        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({candidates})", stated
+        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({names})", stated
         return
-    entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
+    entry, place = candidates[0], ("mechanism", entries.index(candidates[0]))
     yield from _entry_problems(entry, entries, place)
     yield from _participation_problems(table, entry, privacy)
-    yield from noise_problems(table, entry, place)
+    yield from _noise_problems(table, entry, place)
     if isinstance(entry.spec, CorrelatedSpec):
         yield from _correlated_problems(table, entry, entry.spec, privacy, place)
     elif isinstance(entry.sampling, Unsampled | None):
@@ -80,7 +79,7 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
         yield from _sampled_problems(table, entry, entry.sampling, privacy, place)
 
 
-def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
+def _noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
     """Yield a problem if the entry assumes more noise than a sum has, or if it does not state its noise relative to the clipping norm."""
     charged: float | None = entry.spec.noise_multiplier  # type: ignore[attr-defined]
     if charged is None:
@@ -116,50 +115,7 @@ def client_noise_multiplier(table: Federated, charged: float) -> float:
     return share
 
 
-@dataclass(frozen=True, slots=True)
-class Participation:
-    """Limits on the participations of one client.
-
-    Attributes:
-        most: Largest number of rounds in which a client takes part.
-        apart: Smallest number of rounds from one participation to the next.
-    """
-
-    most: int
-    apart: int
-
-
-def scheme_of(table: Federated) -> type[Scheme]:
-    """Return the sampling scheme by which the server draws clients."""
-    scheme: type[Scheme] = load(SAMPLING[table.sampling])
-    return scheme
-
-
-def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
-    """Return how often one client may take part in `rounds` consecutive rounds. Without any limit, it may take part in all of them.
-
-    Args:
-        rate: Share of the clients that take part in one round; None if it is unknown. A pass has at least floor(1 / rate) rounds.
-        first: Whether the first of these rounds begins a pass. Otherwise the rounds may overlap one more pass.
-    """
-    most, apart = table.max_participations or rounds, table.min_separation or 1
-    scheme = scheme_of(table)
-    if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
-        pass_length = max(int(1 / rate), 1)
-        passes = _quotient_up(rounds, pass_length) if first else 1 + _quotient_up(rounds - 1, pass_length)
-        most = min(most, passes)
-        # Only with cyclic sampling all passes have one order. Otherwise a client may come last in one pass and first in the next.
-        if issubclass(scheme, Cyclic):
-            apart = max(apart, pass_length)
-    return Participation(min(most, rounds, _quotient_up(rounds, apart)), min(apart, rounds))
-
-
-def _quotient_up(count: int, length: int) -> int:
-    """Return count / length, rounded up."""
-    return -(-count // length)
-
-
-def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
+def candidate_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that a round may perform. A valid file has exactly one such entry."""
     return [entry for entry in entries if is_trainable(entry.spec) and table.mechanism in (None, entry.name)]
 
@@ -288,7 +244,7 @@ def _unsampled_problems(table: Federated, entry: Entry, privacy: Privacy, place:
     if table.rounds is None and table.enforced_keys:
         yield (TABLE, "rounds"), f'the number of all rounds, as the steps of "{entry.name}" are the rounds of one client', "none"
         return
-    least = participation(table, rounds, rate_of(table, entry, privacy), first=True).most
+    least = participation_limit(table, rounds, rate_of(table, entry, privacy), begins_pass=True).max_participations
     if not least <= steps <= rounds:
         expected = f"{least} steps or more, up to {rounds}, as a client takes part in {least} rounds"
         if least == rounds:
@@ -311,16 +267,16 @@ def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, p
     rounds = steps * spec.iterations
     if table.rounds not in (None, rounds):
         yield (TABLE, "rounds"), f'{rounds}, the iterations of all runs of "{entry.name}"', str(table.rounds)
-    allowed = participation(table, spec.iterations, table.rate(privacy.dataset_size), first=steps == 1)
-    if spec.max_participations < allowed.most:
+    allowed = participation_limit(table, spec.iterations, table.rate(privacy.dataset_size), begins_pass=steps == 1)
+    if spec.max_participations < allowed.max_participations:
         yield (
             (*place, "max_participations"),
-            f"{allowed.most} or more, as [federated] allows a client to take part so often in a run",
+            f"{allowed.max_participations} or more, as [federated] allows a client to take part so often in a run",
             str(spec.max_participations),
         )
-    if allowed.most > 1 and spec.min_separation > allowed.apart:
+    if allowed.max_participations > 1 and spec.min_separation > allowed.min_separation:
         yield (
             (*place, "min_separation"),
-            f"{allowed.apart} or less, as [federated] allows a client to take part again after so many rounds",
+            f"{allowed.min_separation} or less, as [federated] allows a client to take part again after so many rounds",
             str(spec.min_separation),
         )
