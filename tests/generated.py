@@ -15,7 +15,7 @@ from dpcli.base.errors import DpcliError
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS
 from dpcli.exam.drawn_files import TRIES, Document, Drawing, text_of
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.parts import DRAWN
+from dpcli.file.pipeline.parts import SAMPLING_KEYS
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency
@@ -108,9 +108,9 @@ class Files(Drawing):
         if known and self.odds(0.8):
             first = self.random.choice(known)
             first.setdefault("sample", f"s{len(entries)}")
-            for key in DRAWN:
+            for key in SAMPLING_KEYS:
                 last.pop(key, None)
-            last.update({key: first[key] for key in ("sample", *DRAWN) if key in first})
+            last.update({key: first[key] for key in ("sample", *SAMPLING_KEYS) if key in first})
         elif last.get("sampling", {"scheme": "none"})["scheme"] != "none":
             last["sample"] = "own"
 

@@ -27,7 +27,10 @@ REPOSITORY = "https://github.com/OWNER/dpcli"
 
 
 class Task(NamedTuple):
-    """A section of the manual that answers what somebody searches for: the name of its page, title, what it does, and where it stands."""
+    """A section of the manual that answers what somebody searches for: the name of its page, title, what it does, and where it stands.
+
+    section: its heading; empty for what stands before all headings.
+    """
 
     name: str
     title: str
@@ -112,7 +115,7 @@ TASKS = (
         "Prove an epsilon",
         "Write a certificate that a small program of rational arithmetic checks by itself.",
         "certify",
-        "how to name a certificate",
+        "",
     ),
     Task(
         "accuracy-against-epsilon",
@@ -134,11 +137,15 @@ def pages() -> dict[str, str]:
     made |= {f"explanation/{name}.md": _topic(name) for name in EXPLANATIONS}
     made |= {f"reference/{name}.md": text for name, text in _manual().items()}
     made["how-to/index.md"] = "# How to\n\n" + "".join(f"- [{task.title}]({task.name}.md): {task.summary}\n" for task in TASKS)
+    made["how-to/index.md"] += "- [Recipes](recipes.md): Use dpcli in VS Code, DVC, Hydra and as a GitLab component.\n"
+    made["how-to/recipes.md"] = _text(".github/docs/recipes.md")
     made["reference/python.md"] = _python()
     made["reference/json.md"] = _documents()
     made["reference/examples.md"] = _examples()
     made["project/changes.md"] = linked(_text(".github/CHANGELOG.md"), ".github/CHANGELOG.md")
     made["project/contributing.md"] = linked(_text(".github/CONTRIBUTING.md"), ".github/CONTRIBUTING.md")
+    made["reference/values.md"] = linked(_text("tests/vectors/reference/README.md"), "tests/vectors/reference/README.md")
+    made["project/comparison.md"] = _text(".github/docs/comparison.md")
     made["project/security.md"] = linked(_text(".github/SECURITY.md"), ".github/SECURITY.md")
     return {place: _referring(text, place) for place, text in made.items()}
 
@@ -148,6 +155,7 @@ SOURCES = {
     ".github/CHANGELOG.md": "project/changes.md",
     ".github/CONTRIBUTING.md": "project/contributing.md",
     ".github/SECURITY.md": "project/security.md",
+    "tests/vectors/reference/README.md": "reference/values.md",
     "man/dpcli-glossary.7": "reference/glossary.md",
     "man/dpcli.1": "reference/dpcli.md",
     "man/dpcli-pipeline.5": "reference/pipeline.md",
@@ -164,7 +172,7 @@ def navigation() -> list[Any]:
     return [
         {"dpcli": "index.md"},
         {"Tutorial": "tutorial.md"},
-        {"How to": ["how-to/index.md", *({task.title: f"how-to/{task.name}.md"} for task in TASKS)]},
+        {"How to": ["how-to/index.md", *({task.title: f"how-to/{task.name}.md"} for task in TASKS), "how-to/recipes.md"]},
         {
             "Reference": [
                 {"Overview": "reference/dpcli.md"},
@@ -173,11 +181,20 @@ def navigation() -> list[Any]:
                 {"Python": "reference/python.md"},
                 {"JSON": "reference/json.md"},
                 {"Examples": "reference/examples.md"},
+                {"Reference values": "reference/values.md"},
                 {"Glossary": "reference/glossary.md"},
             ]
         },
         {"Explanation": [f"explanation/{name}.md" for name in EXPLANATIONS]},
-        {"Project": ["project/changes.md", "project/contributing.md", "project/security.md", {"Repository": REPOSITORY}]},
+        {
+            "Project": [
+                "project/comparison.md",
+                "project/changes.md",
+                "project/contributing.md",
+                "project/security.md",
+                {"Repository": REPOSITORY},
+            ]
+        },
     ]
 
 
@@ -262,7 +279,9 @@ def _topic(name: str) -> str:
 
 
 def section(page: str, title: str) -> str:
-    """Return a section of a page of the manual, without its heading. Raises ValueError if there is none."""
+    """Return a section of a page of the manual, without its heading; of "", what stands before all. Raises ValueError if there is none."""
+    if not title:
+        return topics.source(page).partition("\n")[2].partition("\n## ")[0]
     (body,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", topics.source(page), re.M | re.S)
     return str(body)
 
@@ -271,8 +290,9 @@ def _task(task: Task) -> str:
     whole = "tutorial.md" if task.page == "tutorial" else f"explanation/{task.page}.md"
     place = _relative(whole, f"how-to/{task.name}.md")
     anchor = re.sub(r"[^\w]+", "-", task.section.lower()).strip("-")
-    source = f"[{_heading(topics.topic(task.page).title)}]({place}#{anchor})"
-    return f"# {task.title}\n\n{task.summary}\n{_readable(section(task.page, task.section))}\nThis is a section of {source}.\n"
+    source = f"[{_heading(topics.topic(task.page).title)}]({place}{f'#{anchor}' if anchor else ''})"
+    part = "a section" if task.section else "the beginning"
+    return f"# {task.title}\n\n{task.summary}\n{_readable(section(task.page, task.section))}\nThis is {part} of {source}.\n"
 
 
 def _plain(text: str) -> str:

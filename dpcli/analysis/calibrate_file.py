@@ -18,7 +18,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import examine, parse, targets, weights
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.pipeline.section import refuse_contradicted
-from dpcli.file.pipeline.series import plain_entries, written
+from dpcli.file.pipeline.series import plain_entries, written_paths
 from dpcli.file.toml.findings import InvalidFile, Path
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names, quoted
@@ -237,7 +237,7 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     stated = tables_of(text)
     entries = plain_entries(stated).get("mechanism", [])
     values = {_path_of(entries, name, key): value for name, key, value in calibration.values}
-    written_values = dict(zip(written(stated, values), values.values(), strict=True))
+    written_values = dict(zip(written_paths(stated, values), values.values(), strict=True))
     result = edited(text, written_values)
     edited_entries = plain_entries(tables_of(result))["mechanism"]
     for entry, expected in zip(edited_entries, _with_values(entries, values), strict=True):

@@ -157,9 +157,9 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
     old, new: contents of the two files.
     before: account of the first file. Its delta is the delta at which all costs are computed.
     """
-    from dpcli.file.pipeline.series import paired
+    from dpcli.file.pipeline.series import comparable_tables
 
-    tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
+    tables, after = comparable_tables(toml_document(old, "").tables, toml_document(new, "").tables)
     all_changes = changes(tables, after)
     priced = [_priced(change, tables, before) for change in all_changes[:MOST_PRICED]]
     not_priced = f"not priced: more than {MOST_PRICED} changes"

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import together
+from dpcli.file.pipeline.parts import sample_readers
 from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.spec import Spec
 
@@ -136,7 +136,7 @@ def _with_companions(pipeline: Pipeline, targets: Sequence[Target]) -> tuple[Tar
     result = list(targets)
     for name, key in targets:
         if name in entries and key in DRAWN_KEYS:
-            result += [(companion.name, key) for companion in together(entries[name], pipeline.mechanisms)]
+            result += [(companion.name, key) for companion in sample_readers(entries[name], pipeline.mechanisms)]
     return tuple(dict.fromkeys(result))
 
 

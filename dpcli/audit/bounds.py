@@ -22,9 +22,9 @@ ROUNDING = 1e-11  # relative allowance for rounding; the incomplete beta functio
 ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array
 LARGEST_EPSILON = 64.0  # end of a search, in nats; no feasible number of canaries refutes a larger epsilon
 GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
-TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
 LARGEST_MU = 64.0  # end of a search for mu, the sensitivity over the standard deviation
 MARGIN = 1e-9  # relative allowance for the rounding of up to a million sums
+TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
 CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
 RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
 GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
@@ -117,9 +117,8 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
         significance: Probability, in (0, 1), with which a true guarantee may be refuted.
 
     Returns:
-        A lower bound on epsilon in nats; 0 if no epsilon is refuted. It is at most 1e-9 below the root of p_value = significance. The bound
-        would be valid even if p_value were not monotone. The guesses refute the returned epsilon itself, and a guarantee with a smaller
-        epsilon would imply a guarantee with the returned one.
+        A lower bound on epsilon in nats, at most 1e-9 below the root of p_value = significance; 0 if no epsilon is refuted. The guesses
+        refute the returned epsilon itself, and therefore every smaller one.
     """
 
     def margin(epsilon: float) -> float:
@@ -146,10 +145,9 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
         significance: Probability with which a true guarantee may be refuted.
 
     Returns:
-        r + h - guesses / canaries. Suppose that `correct` or more guesses are right with probability `significance`. The recursion computes
-        a lower bound r on the mass of right guesses and a lower bound h on the mass of wrong guesses. Both grow with each smaller number of
-        right guesses, because the curve forces this number to be likely too. If r + h exceeds the total mass, guesses / canaries, the curve
-        is refuted.
+        r + h - guesses / canaries. Here r and h are lower bounds on the mass of right and of wrong guesses if `correct` or more guesses are
+        right with probability `significance`. Both grow with each smaller number of right guesses, because the curve forces this number to
+        be likely too. The curve is refuted if r + h exceeds the total mass, guesses / canaries.
     """
     require_consistent_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries

@@ -1,4 +1,4 @@
-"""The privacy claim of a program. It is an (epsilon, delta) pair, and also the whole trade-off curve if a pipeline file makes the claim."""
+"""The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS_OF_A_REPLACEMENT = 2  # to replace a record is to remove one record and 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """A privacy claim. Its upper bounds are what an audit tries to refute.
+    """A privacy claim.
 
     Attributes:
         epsilon, delta: The claimed pair.
@@ -88,35 +88,35 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
         varied: The difference between the two datasets of the audit.
 
     Returns:
-        The claim with the smallest sound upper bound on epsilon at delta, and with pairs along the whole privacy profile. If the audit
-        replaces a record and the file's adjacency is add-remove, the bounds are bounds for two records.
+        The claim with the smallest sound upper bound on epsilon at delta, and with pairs along the whole privacy profile. A replaced record
+        counts as two records if the file's adjacency is add-remove.
 
     Raises:
         CannotCertify: The file has no finite epsilon, or its claim does not apply to what the audit varies.
         InputError: See `account`.
     """
-    group = _group(pipeline.privacy.adjacency, varied)
-    account = headline(pipeline, delta=delta, group_size=group)
+    group_size = _group_size(pipeline.privacy.adjacency, varied)
+    account = headline(pipeline, delta=delta, group_size=group_size)
     if account.winner is None or not math.isfinite(account.upper):
         raise CannotCertify(f"{pipeline.path}: no finite epsilon can be certified, so there is nothing to audit")
     source = f"{account.winner.accountant.name} accountant"
-    if group > 1:
-        source += f", for {group} records at once"
-    curve = _claimed_curve(pipeline, account, group)
+    if group_size > 1:
+        source += f", for {group_size} records at once"
+    curve = _claimed_curve(pipeline, account, group_size)
     return Claim(account.upper, account.delta, varied, source, curve, account)
 
 
-def _claimed_curve(pipeline: Pipeline, account: Account, group: int) -> ProfileCurve:
+def _claimed_curve(pipeline: Pipeline, account: Account, group_size: int) -> ProfileCurve:
     """Return the pairs along the privacy profile of the pipeline. At the headline epsilon and beyond, delta is at most the claimed one."""
     end = 1.25 * account.upper + 1e-3
     dense, wide = np.linspace(0.0, min(end, DENSE_UP_TO), DENSE_POINTS), np.linspace(0.0, end, WIDE_POINTS)
     epsilons = sorted({*dense.tolist(), *wide.tolist(), account.upper})
-    curve = profile(pipeline, epsilons, group, account.delta or 1e-6)
+    curve = profile(pipeline, epsilons, group_size, account.delta or 1e-6)
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, account.delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper))
 
 
-def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
+def _group_size(claimed_about: Adjacency, varied: Adjacency) -> int:
     """Return the number of changes that lead from one dataset of the audit to the other. The claim's adjacency defines a change.
 
     Raises CannotCertify if no number of changes leads to the other dataset.

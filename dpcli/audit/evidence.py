@@ -36,13 +36,13 @@ RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024  # largest file of scores, which is held in memory
 MOST_STEPS = 10**7  # largest number of steps of gradient canaries, because each step is simulated
-MOST_COUNTED = 10**9  # largest count; no attack makes more guesses or runs
+LARGEST_COUNT = 10**9  # largest count; no attack makes more guesses or runs
 FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The outcome of an attack, which consists of scores, of guesses about canaries, or of the counts of one test.
+    """The outcome of an attack: scores, guesses about canaries, or the counts of one test.
 
     Attributes:
         path: Path of the file, for messages.
@@ -68,12 +68,12 @@ def read_evidence(path: str) -> Evidence:
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
     shown, text = escaped_path(name), _read_text(name)
     if name.lower().endswith(".csv"):
-        return _of_rows(shown, _csv_rows(shown, text))
+        return _evidence_in_rows(shown, _csv_rows(shown, text))
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{shown}: this is not json, and its name does not end in .csv") from None
-    return _of_json(shown, document)
+    return _evidence_in_json(shown, document)
 
 
 def _read_text(name: str) -> str:
@@ -111,22 +111,22 @@ def _csv_rows(path: str, text: str) -> list[dict[str, str]]:
     return rows
 
 
-def _of_json(path: str, document: Any) -> Evidence:
+def _evidence_in_json(path: str, document: Any) -> Evidence:
     """Return the evidence in a JSON document, which is a list of rows, a table with canaries, or a table of counts."""
     if type(document) is list:
-        return _of_rows(path, document)
+        return _evidence_in_rows(path, document)
     if type(document) is not dict:
         raise InputError(f"{path}: expected a table or a list, found {type(document).__name__}")
     if document.get("schema", SCHEMA) != SCHEMA:
         raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
     if type(document.get("canaries")) is list:
-        evidence = _of_rows(path, document["canaries"])
+        evidence = _evidence_in_rows(path, document["canaries"])
         return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _gradients(path, document))
     for keys, counted_evidence in COUNTED.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
-    wanted = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
-    raise InputError(f"{path}: expected canaries, or counts {wanted}, found {first_names(sorted(document), 'nothing')}")
+    expected = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
+    raise InputError(f"{path}: expected canaries, or counts {expected}, found {first_names(sorted(document), 'nothing')}")
 
 
 def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
@@ -164,13 +164,13 @@ COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
 
 
 def _count(path: str, key: str, value: Any) -> int:
-    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to MOST_COUNTED."""
-    if type(value) is not int or not 0 <= value <= MOST_COUNTED:
+    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT."""
+    if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
     return int(value)
 
 
-def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
+def _evidence_in_rows(path: str, rows: Sequence[Any]) -> Evidence:
     """Return the evidence in rows with member and score, or with member and guess. An empty guess means that there was none."""
     if not rows or not all(type(row) is dict for row in rows):
         types = first_names(sorted({type(row).__name__ for row in rows}), "no rows")
@@ -179,15 +179,15 @@ def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
     names = {name for table in tables for name in table}
     if "member" not in names or len(names & {"score", "guess"}) != 1:
         raise InputError(f"{path}: expected columns member and score, or member and guess, found {first_names(sorted(names))}")
-    members = [_flag(path, number, "member", table.get("member")) for number, table in enumerate(tables, 1)]
+    members = [_flag(path, row, "member", table.get("member")) for row, table in enumerate(tables, 1)]
     if "score" in names:
-        values = [_number(path, number, table.get("score")) for number, table in enumerate(tables, 1)]
+        values = [_number(path, row, table.get("score")) for row, table in enumerate(tables, 1)]
         return Evidence(path, Scores(np.array(members, dtype=bool), np.array(values, dtype=float)))
     guesses, right = 0, 0
-    for number, (table, member) in enumerate(zip(tables, members, strict=True), 1):
+    for row, (table, member) in enumerate(zip(tables, members, strict=True), 1):
         if table.get("guess") not in (None, ""):
             guesses += 1
-            right += _flag(path, number, "guess", table["guess"]) == member
+            right += _flag(path, row, "guess", table["guess"]) == member
     return Evidence(path, guessed=Guessed(len(rows), guesses, right))
 
 

@@ -1,8 +1,8 @@
-"""Scores of canaries that are gradients of norm C. A score is the log likelihood ratio of a canary's inner products with the noisy sums.
+"""Scores of canaries that are gradients of norm C, and simulations of them for the power of an audit.
 
-The inner product of a canary and the noisy sum of a step, divided by C, is b + s n. Here b is 1 if the canary was in the sum and 0
-otherwise, n is a standard normal variable, and s is the noise multiplier. There is no other term, because the canaries are orthonormal up
-to the factor C, and the sum of the records' gradients is subtracted.
+A score is the log likelihood ratio of a canary's inner products with the noisy sums. Divided by C, the inner product with the sum of a step
+is b + s n. Here b is 1 if the canary was in the sum and 0 otherwise, n is a standard normal variable, and s is the noise multiplier. There
+is no other term, because the canaries are orthogonal, and the sum of the records' gradients is subtracted.
 
 Source: Nasr et al. 2023, arXiv:2302.07956 (gradient canaries); Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (many of them in one run).
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
 
@@ -36,7 +37,7 @@ class SampledSteps:
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:
-    """Return the log likelihood ratio of each canary, which compares the hypotheses that the canary is in the run, and that it is not.
+    """Return the log likelihood ratio of each canary: in the run, against not in the run.
 
     Args:
         products: Inner products over C, of shape (steps, canaries).
@@ -48,12 +49,16 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
-@lru_cache(maxsize=64)
-def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
-    """Return simulated scores of members and of others for a program with 1 / factor of its noise.
+class SimulatedScores(NamedTuple):
+    """Simulated scores of canaries, from which simulated audits draw."""
 
-    The same random numbers are used for every factor.
-    """
+    members: Array
+    others: Array
+
+
+@lru_cache(maxsize=64)
+def simulated_scores(steps: Sequence[SampledSteps], factor: float) -> SimulatedScores:
+    """Return scores of canaries in a program with 1 / factor of its noise. Every factor uses the same random numbers."""
     rng = np.random.default_rng(0)
     step_count = sum(part.steps for part in steps)
     size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
@@ -61,26 +66,33 @@ def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
     for part in steps:
         for start in range(0, part.steps, STEPS_AT_ONCE):
             count = min(STEPS_AT_ONCE, part.steps - start)
-            of_members, of_others = part.noise / factor * rng.standard_normal((2, count, size))  # inner products
-            of_members += rng.random((count, size)) < part.rate
-            members += log_ratios(of_members, part.rate, part.noise)
-            others += log_ratios(of_others, part.rate, part.noise)
-    return members, others
+            member_products, other_products = part.noise / factor * rng.standard_normal((2, count, size))
+            member_products += rng.random((count, size)) < part.rate
+            members += log_ratios(member_products, part.rate, part.noise)
+            others += log_ratios(other_products, part.rate, part.noise)
+    return SimulatedScores(members, others)
 
 
-def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
-    """Simulate audits of a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run.
+class SimulatedGuesses(NamedTuple):
+    """Numbers of right guesses in simulated audits, as arrays of shape (audits, canaries + 1).
 
-    Returns:
-        Two arrays of shape (audits, canaries + 1). Column k of the first has the number of members among the k highest scores. Column k of
-        the second has the number of others among the k lowest scores.
+    Attributes:
+        right_high: Column k is the number of members among the k highest scores.
+        right_low: Column k is the number of others among the k lowest scores.
     """
-    inside, outside = pools(tuple(steps), factor)
+
+    right_high: Array
+    right_low: Array
+
+
+def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> SimulatedGuesses:
+    """Simulate audits of a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run."""
+    pool = simulated_scores(tuple(steps), factor)
     rng, shape = np.random.default_rng(seed), (audits, canaries)
     is_member = rng.random(shape) < 0.5
-    scores = np.where(is_member, rng.choice(inside, shape), rng.choice(outside, shape))
+    scores = np.where(is_member, rng.choice(pool.members, shape), rng.choice(pool.others, shape))
     by_score = np.take_along_axis(is_member, np.argsort(scores, axis=1), axis=1)
     no_guess = np.zeros((audits, 1))
-    among_highest = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
-    among_lowest = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
-    return among_highest, among_lowest
+    right_high = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
+    right_low = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
+    return SimulatedGuesses(right_high, right_low)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.numerics.arrays import Array, np
 
@@ -57,17 +57,28 @@ class Draws:
         return np.concatenate(parts, axis=1)
 
     def parts(self) -> Iterator[tuple[str, Array]]:
-        """Yield names and arrays. If there are several tensors, the first array joins all of them. The others are the single tensors."""
+        """Yield the name and the array of each tensor, after one array that joins all tensors if there are several."""
         if len(self.tensors) > 1:
             yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
         yield from self.tensors.items()
 
 
-def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:
+class NoisyStep(NamedTuple):
+    """The sums of a step before noise, and the noise that is added to them, by tensor name."""
+
+    sums: Mapping[str, Array]
+    noise: Mapping[str, Array]
+
+    def arrays(self) -> list[Array]:
+        """Return all arrays of sums and noise."""
+        return [*map(np.asarray, self.sums.values()), *map(np.asarray, self.noise.values())]
+
+
+def noise_draws(runs: Sequence[Sequence[NoisyStep]], std: float, fresh: bool) -> Draws | None:
     """Return the noise of all steps with finite numbers; None if names or sizes differ between steps, or no step remains.
 
     Args:
-        runs: Steps of each run, each with (sums, noise) by name.
+        runs: Steps of each run.
         std: Declared standard deviation.
         fresh: Whether the noise of different steps is independent. If not, only the first step of each run is used.
     """
@@ -75,12 +86,13 @@ def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Arr
     noises: list[Mapping[str, Array]] = []
     largest = 0.0
     for run in runs:
-        for position, (sums, noise) in enumerate(run if fresh else run[:1]):
-            arrays = [*map(np.asarray, sums.values()), *map(np.asarray, noise.values())]
-            if all(np.isfinite(values).all() for values in arrays):  # Another check reports steps with other numbers.
-                positions.append(position)
-                noises.append(noise)
-                largest = max([largest, *(float(np.abs(values).max(initial=0.0)) for values in arrays)])
+        for position, step in enumerate(run if fresh else run[:1]):
+            arrays = step.arrays()
+            if not all(np.isfinite(values).all() for values in arrays):
+                continue  # another check reports this step
+            positions.append(position)
+            noises.append(step.noise)
+            largest = max([largest, *(float(np.abs(values).max(initial=0.0)) for values in arrays)])
     sizes = [{name: np.size(values) for name, values in noise.items()} for noise in noises]
     if not sizes or any(other != sizes[0] for other in sizes) or not any(sizes[0].values()):
         return None

@@ -1,11 +1,11 @@
 """The power of an audit, which is the smallest fault that it would have detected. Every pass states its power.
 
-The power is stated in two ways. The first is the epsilon that would have been proven if every guess or every run had been classified
-correctly. The second is a noise factor: the smallest x such that 90 % of audits detect a program with 1/x of its claimed noise.
+The power is stated in two ways. One is the epsilon that a perfect attack would have proven. The other is a noise factor: the smallest x
+such that 90 % of audits detect a program with 1/x of its claimed noise.
 
-The noise factor assumes the strongest attack, whose scores are the released sums themselves. A sum is a number with noise for which the
-claim is tight. The noise is Gaussian if delta > 0, and Laplace otherwise. If the canaries are gradients, the distribution of their scores
-is known, and audits of programs with less noise are simulated instead.
+The noise factor assumes the strongest attack, which sees the released sum itself. The noise of the sum is chosen so that the claim is
+tight: Gaussian if delta > 0, and Laplace otherwise. The scores of gradient canaries have a known distribution, so
+their audits are simulated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.bounds import Counts
 from dpcli.audit.claim import Claim
-from dpcli.audit.gradient_scores import SampledSteps, right_guesses
+from dpcli.audit.gradient_scores import SampledSteps, simulated_guesses
 from dpcli.audit.scores import guess_counts
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import down, up
@@ -35,6 +35,11 @@ LARGEST_FACTOR = 64.0  # end of the search for a noise factor
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
 THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard deviations above the mean score of others
 FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
+SIMULATED_AUDITS = 200  # enough to tell a share of 94 % from 90 %
+# Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
+# probability 3 % at most.
+DETECTED_SHARE = 0.94
+CHOOSING_SEED, JUDGING_SEED = 1, 2  # different seeds, so that the evaluation of a rule is independent of its choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,9 @@ class StrongestAttack:
         """Return the counts of a test at each of THRESHOLDS. Each of its two errors is larger with probability at most MISSED / 2."""
         shift = self.shift * factor
         counts = []
-        for at in THRESHOLDS:
-            missed = _binomial_quantile(members, 1.0 - self.tail(at - shift), 0.5 * MISSED)
-            false_positives = _binomial_quantile(others, self.tail(at), 0.5 * MISSED)
+        for threshold in THRESHOLDS:
+            missed = _binomial_quantile(members, 1.0 - self.tail(threshold - shift), 0.5 * MISSED)
+            false_positives = _binomial_quantile(others, self.tail(threshold), 0.5 * MISSED)
             counts.append(Counts(members, others, members - missed, false_positives))
         return counts
 
@@ -88,12 +93,12 @@ def strongest_attack(claim: Claim) -> StrongestAttack | None:
     while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < 1e3:
         high *= 2.0
     mu = bracket_root(lambda m: claim.epsilon - gaussian_epsilon_upper(m, claim.delta), 1e-9, high, 1e-6)[0]
-    return StrongestAttack(mu, lambda at: float(special.ndtr(-at)))
+    return StrongestAttack(mu, lambda score: float(special.ndtr(-score)))
 
 
-def _laplace_tail(at: float) -> float:
-    """Return the probability that a Laplace variable of scale 1 exceeds `at`."""
-    return 0.5 * math.exp(-at) if at > 0.0 else 1.0 - 0.5 * math.exp(at)
+def _laplace_tail(score: float) -> float:
+    """Return the probability that a Laplace variable of scale 1 exceeds a score."""
+    return 0.5 * math.exp(-score) if score > 0.0 else 1.0 - 0.5 * math.exp(score)
 
 
 def _binomial_quantile(count: int, rate: float, level: float) -> int:
@@ -127,23 +132,23 @@ def least_noise_factor(detects: Callable[[float], bool]) -> float:
 
 
 def power_sentences(
-    most: float,
+    most_provable: float,
     factor: float,
     claim: Claim,
-    everything: str,
+    best_case: str,
     attack: str = "the strongest possible attack",
-    means: str = "scores that reveal less than the noisy sum detect less; canaries that a model does not memorise detect nothing",
+    remark: str = "scores that reveal less than the noisy sum detect less; canaries that a model does not memorise detect nothing",
 ) -> tuple[str, str]:
-    """Return two sentences, of which the first states the smallest fault that the audit could have found, and the second explains it.
+    """Return a sentence about the smallest fault that the audit could have found, and a sentence that explains it.
 
     Args:
-        most: Epsilon that would have been proven in the best case.
+        most_provable: Epsilon, in nats, that would have been proven in the best case.
         factor: Smallest noise factor that is detected; inf if none is.
-        everything: Description of the best case.
+        best_case: Description of the best case.
         attack: Name of the attack that `factor` assumes.
-        means: Clause about the power of other attacks, or about the computation.
+        remark: Clause about the power of other attacks, or about the computation.
     """
-    best = f"with {everything}, the audit would have proven epsilon >= {down(most)}"
+    best = f"with {best_case}, the audit would have proven epsilon >= {down(most_provable)}"
     if math.isinf(factor):
         return (
             f"the audit could not have detected any fault: {best}, and epsilon <= {up(claim.epsilon)} is claimed",
@@ -152,15 +157,8 @@ def power_sentences(
     fault = "any loss of noise" if factor <= FACTOR_PRECISION else f"noise divided by {up(factor, 2)} or more"
     return (
         f"with {attack}, {fault} would have been detected with probability {100 - 100 * MISSED:g} %",
-        f"{best}; {means}",
+        f"{best}; {remark}",
     )
-
-
-SIMULATED_AUDITS = 200  # enough to tell a share of 94 % from 90 %
-# Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
-# probability 3 % at most.
-FOUND_SHARE = 0.94
-CHOOSING_SEED, JUDGING_SEED = 1, 2  # different seeds, so that the evaluation of a rule is independent of its choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,24 +185,21 @@ def detection_rates(
     steps: Sequence[SampledSteps], factor: float, canaries: int, rules: Sequence[GuessingRule], seed: int
 ) -> list[float]:
     """Return, for each rule, the share of simulated audits that detect a program with 1 / factor of its noise."""
-    high, low = right_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
+    simulated = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
     rates = []
     for rule in rules:
-        right = high[:, rule.guesses - rule.low] + low[:, rule.low]
+        right = simulated.right_high[:, rule.guesses - rule.low] + simulated.right_low[:, rule.low]
         rates.append(float((right >= rule.needed).mean()))
     return rates
 
 
-def _simulated_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule], seed: int) -> float:
-    """Return the smallest noise factor that one of the rules detects in a share FOUND_SHARE of simulated audits; inf if none does."""
-    return least_noise_factor(lambda factor: max(detection_rates(steps, factor, canaries, rules, seed)) >= FOUND_SHARE)
-
-
-def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule]) -> float:
-    """Return the smallest noise factor that one of the rules detects in a share FOUND_SHARE of simulated audits; inf if none does."""
+def simulated_noise_factor(
+    steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule], seed: int = JUDGING_SEED
+) -> float:
+    """Return the smallest noise factor that one of the rules detects in a share DETECTED_SHARE of simulated audits; inf if none does."""
     if all(rule.needed > rule.guesses for rule in rules):
         return math.inf
-    return _simulated_factor(steps, canaries, rules, JUDGING_SEED)
+    return least_noise_factor(lambda factor: max(detection_rates(steps, factor, canaries, rules, seed)) >= DETECTED_SHARE)
 
 
 def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> GuessingRule:
@@ -222,6 +217,6 @@ def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Ca
             rules += [GuessingRule(guesses, one_sided, needed) for one_sided in (False, True)]
     if not rules:
         return GuessingRule(canaries, False, canaries + 1)
-    factor = _simulated_factor(steps, canaries, rules, CHOOSING_SEED)
+    factor = simulated_noise_factor(steps, canaries, rules, CHOOSING_SEED)
     rates = detection_rates(steps, min(factor, LARGEST_FACTOR), canaries, rules, CHOOSING_SEED)
     return rules[rates.index(max(rates))]

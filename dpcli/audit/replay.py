@@ -1,8 +1,8 @@
 """Replay of a program on two neighbouring datasets with equal randomness. The sums before noise are compared step by step.
 
-A program under test is a function `(dataset, rng) -> iterable of Step`. It is called with equal generators on both datasets, and its draws
-must not depend on the differing record. If batches are drawn record by record, the smaller dataset must have a placeholder for the missing
-record (a mask), so that all other draws are equal.
+A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal generators on both datasets. Its draws
+must not depend on the differing record. A program that draws record by record therefore needs a placeholder (a mask) for the missing
+record.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the method of replays; the checks of the noise are not in that paper).
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import binomial_tail
-from dpcli.audit.noise_draws import draws_of
+from dpcli.audit.noise_draws import NoisyStep, noise_draws
 from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, statistics
 from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import least_count
@@ -84,9 +84,8 @@ class Pair:
     Attributes:
         left: Steps on the dataset with the record.
         right: Steps on the dataset without the record.
-        restarted: True if each step on the right begins with the values that the steps on the left have released. Otherwise each side
-            continues with its own releases. Values that are computed from releases, such as weights, an adaptive clipping norm, or the
-            stopping time, may then differ in a correct program too.
+        restarted: True if each step on the right begins with the values that the left side has released. Otherwise each side continues
+            with its own releases, and what depends on these (weights, a clipping norm, the stopping time) may differ in a correct program.
     """
 
     left: tuple[Step, ...]
@@ -97,8 +96,7 @@ class Pair:
     def comparable(self) -> int:
         """The number of steps that begin with equal releases on both datasets.
 
-        If the steps on the right are restarted, these are all steps of the shorter side. Otherwise they end with the first step in which
-        the differing record takes part.
+        Without a restart, they end with the first step in which the differing record takes part.
         """
         shorter = min(len(self.left), len(self.right))
         if self.restarted:
@@ -138,9 +136,9 @@ def _copy_arrays(table: Mapping[str, Any]) -> dict[str, Any]:
 def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]:
     """Return the results of all checks over all replays.
 
-    Checks without a p-value are exact, so a single counterexample refutes the program. The statistical checks share `declared.significance`
-    equally, and each divides its share among its comparisons (Bonferroni). The probability that a correct program fails any check is
-    therefore at most `declared.significance`, up to the error of the p-values that are approximate (`noise_statistics`).
+    Checks without a p-value are exact: a single counterexample refutes the program. The statistical checks share `declared.significance`
+    equally (Bonferroni). A correct program fails with at most this probability, up to the error of approximate p-values
+    (`noise_statistics`).
     """
     exact = (
         _check_step_counts(pairs),
@@ -150,11 +148,12 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
         _check_sensitivity(pairs, declared),
     )
     tests = [*_noise_tests(pairs, declared), *_batch_size_tests(pairs, declared), *_draw_count_tests(pairs, declared)]
-    return (*exact, *_noise_checks(pairs, declared), *(_check_of(test, declared.significance / len(tests)) for test in tests))
+    statistical = [_statistical_check(test, declared.significance / len(tests)) for test in tests]
+    return (*exact, *_noise_checks(pairs, declared), *statistical)
 
 
-def _check_of(test: Statistic, level: float) -> ReplayCheck:
-    """Return the check that a statistical test passes at its share `level` of the significance."""
+def _statistical_check(test: Statistic, level: float) -> ReplayCheck:
+    """Return the check that fails if the p-value of a test is at most `level`."""
     message = f"{test.message} (p = {test.p:.2g}, refuted below {level:.2g})"
     return ReplayCheck(test.name, test.p > level, message, statistical=True, power=test.power(level))
 
@@ -304,8 +303,8 @@ def _noise_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
     """
     if declared.noise is None or not _reports_noise(pairs):
         return
-    runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
-    draws = draws_of(runs, declared.noise, declared.fresh)
+    runs = [[NoisyStep(step.sums, step.noise) for step in pair.left] for pair in pairs]
+    draws = noise_draws(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
     elif _check_finite(pairs).passed:
@@ -390,7 +389,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
         sensitivity=changed_records * settings.sensitivity,
         noise=noise,
         exchanged=changed_records,
-        rate=_rate(entry, pipeline),
+        rate=_poisson_rate(entry, pipeline),
         records=None if pipeline is None else pipeline.privacy.dataset_size,
         fresh=entry is None or not hasattr(entry.spec, "iterations"),
         significance=1.0 - settings.confidence,
@@ -403,7 +402,7 @@ def _noisy_entry(pipeline: Pipeline | None) -> Entry | None:
     return entries[0] if len(entries) == 1 else None
 
 
-def _rate(entry: Entry | None, pipeline: Pipeline | None) -> float | None:
+def _poisson_rate(entry: Entry | None, pipeline: Pipeline | None) -> float | None:
     """Return the rate of Poisson sampling without a bound on the batch size; None for other schemes."""
     if entry is None or pipeline is None or not isinstance(entry.sampling, Poisson) or entry.sampling.max_batch_size is not None:
         return None

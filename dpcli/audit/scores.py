@@ -61,13 +61,23 @@ class Scores:
         order = np.random.default_rng(SHUFFLE_SEED).permutation(len(self))
         return Scores(self.members[order], self.values[order])
 
-    def split(self) -> tuple[Scores, Scores]:
-        """Return a random share CHOOSING_SHARE of the members and of the others, and the remaining scores."""
+    def split(self) -> SplitScores:
+        """Split the scores at random. CHOOSING_SHARE of the members, and of the others, choose a threshold."""
         mixed = self.shuffled()
         ranks = np.where(mixed.members, np.cumsum(mixed.members), np.cumsum(~mixed.members))
         sizes = np.where(mixed.members, len(self.inside), len(self.outside))
-        first = ranks <= CHOOSING_SHARE * sizes
-        return Scores(mixed.members[first], mixed.values[first]), Scores(mixed.members[~first], mixed.values[~first])
+        chooses = ranks <= CHOOSING_SHARE * sizes
+        return SplitScores(
+            choosing=Scores(mixed.members[chooses], mixed.values[chooses]),
+            testing=Scores(mixed.members[~chooses], mixed.values[~chooses]),
+        )
+
+
+class SplitScores(NamedTuple):
+    """Scores that choose a threshold, and the remaining scores, which test it."""
+
+    choosing: Scores
+    testing: Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +106,10 @@ class JudgedTest:
 
 
 def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
-    """Choose the threshold and its side on a quarter of the scores, and test it on the rest. The test needs no correction.
+    """Choose the threshold and its side on a quarter of the scores, and test it on the others. The test needs no correction.
 
-    The chosen threshold would prove the most if the remaining scores had the same error rates. Its merit is computed for the number of
-    remaining scores, because a test of a rare leak proves nothing with only a quarter of the scores.
+    The merit of a threshold assumes that the other scores have the same error rates. It is computed for their number, because a test of a
+    rare leak proves nothing with only a quarter of the scores.
 
     Raises:
         InputError: For fewer than LEAST_SCORES members or others.
@@ -109,24 +119,25 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
             f"expected at least {LEAST_SCORES} members and {LEAST_SCORES} others for the choice of a threshold, "
             f"found {len(scores.inside)} and {len(scores.outside)}; set a threshold, or collect more scores"
         )
-    first, rest = scores.split()
-    members, others = len(rest.inside), len(rest.outside)
+    choosing, testing = scores.split()
+    members, others = len(testing.inside), len(testing.outside)
 
-    def merit_on_rest(threshold: Threshold) -> float:
-        return merit(threshold.counts(first).scaled(members, others), significance)
+    def expected_merit(threshold: Threshold) -> float:
+        return merit(threshold.counts(choosing).scaled(members, others), significance)
 
-    best = max((Threshold(at, above) for above in (True, False) for at in _midpoints(first)), key=merit_on_rest)
-    counts = best.counts(rest)
-    chosen = f"threshold chosen on {len(first):,} scores, tested on the others"
+    midpoints = _midpoints(choosing)
+    candidates = [Threshold(at, above=True) for at in midpoints] + [Threshold(at, above=False) for at in midpoints]
+    best = max(candidates, key=expected_merit)
+    counts = best.counts(testing)
+    chosen = f"threshold chosen on {len(choosing):,} scores, tested on the others"
     return JudgedTest(best, counts, error_rates(counts, significance), chosen)
 
 
 def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     """Choose the best of the thresholds at all scores, each tested at the significance divided by the number of scores.
 
-    A threshold that is itself a score is not a fixed test, but all other scores are independent of it. The score at the threshold counts as
-    an error, which is a miss for a member and a false alarm otherwise. Each test is therefore exact. The correction is for as many tests as
-    there are scores, even if fewer are tried.
+    A threshold at a score is independent of all other scores. The score itself counts as an error: a miss for a member, and a false alarm
+    otherwise. Each test is therefore exact. The correction is for as many tests as there are scores, even if fewer are tried.
     """
     per_test = significance / len(scores)
     best = max(_tests_at_scores(scores), key=lambda test: merit(test.counts, per_test))

@@ -19,7 +19,7 @@ from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.certify.exact_norms import READABLE, squared_norm
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import part_names
 from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
@@ -216,7 +216,7 @@ def _members(
     A member that the file declares by an entry gets a line with this entry, from which its numbers are read.
     """
     spec = _spec(line)
-    names = [] if spec is None else named(spec)
+    names = [] if spec is None else part_names(spec)
     if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
         for name, (part, runs) in zip(names, mechanism.parts, strict=True):
             yield from _members(entries, replace(line, entries=(entries[name],)), part, runs * count)

@@ -14,7 +14,6 @@ import click
 MOST_LISTED = 8  # largest number of commands that a message lists
 Commands = Mapping[str, tuple[str, str]]  # name -> ("module:object", short help)
 
-
 # Flags to suggest for an unknown flag, with their meanings. The first flag that the command has is suggested.
 SYNONYMS = {
     "--sigma": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
@@ -155,8 +154,8 @@ def _process_once(
 ) -> None:
     """Process an option as Click does. Raises UsageError if the option was given before."""
     if name in state.opts:
-        given = max(option.opts, key=len)
-        raise click.UsageError(f"{given}: expected it once, found it again: {state.opts[name]}, then {value}", context)
+        flag = max(option.opts, key=len)
+        raise click.UsageError(f"{flag}: expected it once, found it again: {state.opts[name]}, then {value}", context)
     process(value, state)
 
 

@@ -174,7 +174,7 @@ def _tables(given: str) -> Mapping[str, Any]:
     except InputError:
         return {}
     try:
-        tables = toml_document(data, given)[1]
+        tables = toml_document(data, given).tables
     except InvalidFile:
         if given != "-" and not given.endswith(".toml"):  # such as a ledger or scores
             return {}

@@ -20,7 +20,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent
 from dpcli.file.pipeline.datasets import UNCHECKED, window_words
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named, schemes, together
+from dpcli.file.pipeline.parts import part_names, sample_readers, schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
@@ -224,8 +224,8 @@ def _noise_reference(entry: Entry) -> str:
         return f"L2 sensitivity {_value_text(norm)} under the file's adjacency, as stated"
     if getattr(entry.spec, "noise_multiplier", None) is not None:
         return "noise_multiplier over the bound C on one record's contribution"
-    if named(entry.spec):
-        return f"stated by its parts: {listing(named(entry.spec))}"
+    if part_names(entry.spec):
+        return f"stated by its parts: {listing(part_names(entry.spec))}"
     return "its privacy parameters are stated directly" if _reads_private_data(entry) else "reads no private data"
 
 
@@ -285,7 +285,7 @@ def proof(facts: Facts) -> str | None:
 def assumptions(facts: Facts) -> str:
     pairs = []
     for entry in facts.pipeline.mechanisms:
-        samples_itself = entry.sampling is not None or not named(entry.spec)  # otherwise its parts draw the samples
+        samples_itself = entry.sampling is not None or not part_names(entry.spec)  # otherwise its parts draw the samples
         if _reads_private_data(entry) and samples_itself:
             pairs.append((_sampling_words(entry, facts), entry.name))
     return _grouped(pairs)
@@ -303,7 +303,7 @@ def _sampling_words(entry: Entry, facts: Facts) -> str:
         rate: Fraction | None = scheme.exact_rate(facts.privacy.dataset_size)
         if rate is not None:
             words += f", rate {few_up(float(rate))}"
-    if len(together(entry, facts.pipeline.mechanisms)) > 1:
+    if len(sample_readers(entry, facts.pipeline.mechanisms)) > 1:
         words += f", one sample {_short_value(entry.sample)} for all of them"
     return words
 

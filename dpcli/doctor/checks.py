@@ -236,7 +236,7 @@ def database() -> Iterator[Fact]:
 
 
 def _durability(version: tuple[int, ...]) -> Fact:
-    """Return a fact about whether SQLite accepts the settings of ledgers for a temporary file. version: the version of SQLite."""
+    """Return a fact about whether this version of SQLite accepts the settings of ledgers for a temporary file."""
     import sqlite3
 
     name = "ledger durability"
@@ -304,7 +304,7 @@ def _folder(ledger: str | None) -> Path:
 
 
 def _file_system(folder: Path, where: str) -> Fact:
-    """Return a fact about whether ledgers are safe on the file system of a folder. where: the folder in words."""
+    """Return a fact about whether ledgers are safe on the file system of a folder, which the fact calls `where`."""
     name, kind = f"file system, {where}", file_system_of(str(folder))
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")

@@ -135,6 +135,7 @@ class Document:
         exit_code: Exit code of the command.
         records: Objects for jsonl, one for each line. If there are none, jsonl shows `data` as its only line.
         title, passages, pictures: Title, passages and charts of a document that is read by itself, such as a page.
+        parts: Documents of the same page, each a section of its own below the rest. Only a page shows them.
         marker: Word by which a bot finds its earlier comment.
         log: Lines for a log, in addition to the findings.
         details: Lines below the headline in the plain text format.
@@ -158,6 +159,7 @@ class Document:
     title: str = ""
     passages: tuple[Passage, ...] = ()
     pictures: tuple[Chart, ...] = ()
+    parts: tuple[Document, ...] = ()
     marker: str = ""
     log: Sequence[str] = ()
     details: tuple[str, ...] = ()

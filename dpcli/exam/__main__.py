@@ -10,8 +10,8 @@ import sys
 import time
 
 from dpcli.base.errors import InputError
+from dpcli.exam.exam_coverage import LEGEND, table
 from dpcli.exam.examine import examine
-from dpcli.exam.examined import LEGEND, table
 from dpcli.exam.subjects import SEED
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.known import Known, answers, known
+from dpcli.exam.questions import ExamQuestion, Reply, questions_about, replies
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 
 EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
@@ -50,16 +50,16 @@ class TenthOfEpsilon(Planted):
         return self.inner.delta(EPSILON_DIVISOR * epsilon)
 
 
-class Lifted(Planted):
+class LowerBoundLifted(Planted):
     """A bug that reports lower bounds that are a quarter too large, or the upper bound if there is no lower bound."""
 
     __slots__ = ()
 
     def epsilon(self, delta: float) -> Bound:
-        return lifted(self.inner.epsilon(delta))
+        return _lifted(self.inner.epsilon(delta))
 
     def delta(self, epsilon: float) -> Bound:
-        return lifted(self.inner.delta(epsilon))
+        return _lifted(self.inner.delta(epsilon))
 
 
 class DeltaIgnored(Planted):
@@ -92,7 +92,7 @@ class Floorless(Dominated):
         return self.by.attained()
 
 
-def lifted(bound: Bound) -> Bound:
+def _lifted(bound: Bound) -> Bound:
     lower = bound.upper if bound.lower is None else LOWER_BOUND_FACTOR * bound.lower
     return Bound(max(bound.upper, lower), lower)
 
@@ -139,7 +139,7 @@ def _floor(mechanism: object) -> float:
 
 ACCOUNTANT_PLANTS: dict[str, Plant] = {
     "epsilon divided by ten": Plant(profile=TenthOfEpsilon),
-    "lower bound lifted": Plant(profile=Lifted),
+    "lower bound lifted": Plant(profile=LowerBoundLifted),
     "count ignored": Plant(steps=lambda steps: tuple((mechanism, 1) for mechanism, _ in steps)),
     "delta ignored": Plant(profile=DeltaIgnored),
     "deltas of steps ignored": Plant(steps=hide_delta_floors),
@@ -151,29 +151,31 @@ SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; the types that ar
 
 
 @functools.cache
-def questions() -> tuple[Known, ...]:
+def all_questions() -> tuple[ExamQuestion, ...]:
     """Return all questions. Questions whose lower bounds an enumeration can contradict come first, so that faults are found sooner."""
-    return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
+    return tuple(sorted(chain.from_iterable(map(questions_about, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 
 
 def detected(plant: Plant, accountant: Accountant) -> bool:
     """Return whether the exam detects the bug, or the bug is harmless.
 
-    The bug is detected if an answer is false. It is harmless if no answer promises more than the answer without the bug. Only questions
-    that the bug affects are asked. If no data attain a mechanism's bound, an answer may promise more than the bound and still be true. Such
-    an answer does not count as harm.
+    The bug is detected if a reply is false. It is harmless if no reply promises more than the reply without the bug. A reply about a
+    mechanism whose bound no data attain may promise more and still be true, and does not count as harm.
     """
     is_harmless = True
-    for question in questions():
-        if plant.affects(accountant, question.steps):
-            planted_answers = list(answers(plant.planted(accountant), [question]))
-            if any(answer.false for answer in planted_answers):
-                return True
-            is_tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            honest_answers = {answer.label: answer for answer in answers(accountant, [question])}
-            promises_more = any(
-                answer.label not in honest_answers or answer.promises_more(honest_answers[answer.label])
-                for answer in planted_answers
-            )
-            is_harmless = is_harmless and not (is_tight and promises_more)
+    for question in all_questions():
+        if not plant.affects(accountant, question.steps):
+            continue
+        planted_replies = list(replies(plant.planted(accountant), [question]))
+        if any(reply.is_false for reply in planted_replies):
+            return True
+        is_tight = all(mechanism.attained() for mechanism, _ in question.steps)
+        if is_harmless and is_tight:
+            honest_replies = {reply.label: reply for reply in replies(accountant, [question])}
+            is_harmless = not any(_promises_more(reply, honest_replies.get(reply.label)) for reply in planted_replies)
     return is_harmless
+
+
+def _promises_more(planted: Reply, honest: Reply | None) -> bool:
+    """Return whether a reply with the bug promises more than the reply without it, or exists only with the bug."""
+    return honest is None or planted.promises_more(honest)

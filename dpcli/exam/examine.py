@@ -17,19 +17,15 @@ from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
 from dpcli.document.formats.facts import shows
 from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, detected
 from dpcli.exam.enumeration.bracket import references_of, row, situations
-from dpcli.exam.examined import sound, unexamined
+from dpcli.exam.exam_coverage import combinations_without_enumeration, sound_accountants
 from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
-from dpcli.exam.filter_plants import FILTER_PLANTS, opened
-from dpcli.exam.filter_plants import undetected as undetected_in_filter
-from dpcli.exam.known import Known, Reply, one_of_each
-from dpcli.exam.known import answers as replies
+from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected_in_filter
+from dpcli.exam.format_omissions import OMISSIONS, drawn_documents, renderer, rendering_faults, undetected_in_format
 from dpcli.exam.mechanism_laws import LAWS
-from dpcli.exam.plants import PLANTS
-from dpcli.exam.plants import undetected as undetected_in_mechanism
+from dpcli.exam.mechanism_plants import PLANTS, undetected_in_mechanism
+from dpcli.exam.questions import ExamQuestion, Reply, question_sample, replies
 from dpcli.exam.subjects import drawn
 from dpcli.exam.views import VIEWS, ReducedView, contradictions, has_view
-from dpcli.exam.written import OMISSIONS, documents, left_out, render_of
-from dpcli.exam.written import undetected as undetected_in_format
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.mechanism import Mechanism
@@ -79,12 +75,12 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line(
         "lower bound <= enumeration <= upper bound", ((bracket_row.label, bracket_row.faults()) for bracket_row in rows)
     )
-    questions = itertools.product(one_of_each(kind, seed), sound())
+    questions = itertools.product(question_sample(kind, seed), sound_accountants())
     yield exam_line(
         "no accountant's answer is false",
         ((f"{name}, {question.label}", false_answers(name, question)) for question, name in questions),
     )
-    yield exam_line("every valid combination is enumerated", [(kind, sorted(unexamined(kind)))])
+    yield exam_line("every valid combination is enumerated", [(kind, sorted(combinations_without_enumeration(kind)))])
     subjects = drawn(kind, seed)
     mechanisms = [(subject.text, mechanism) for subject in subjects for mechanism, _ in subject.steps]
     yield exam_line("no view contradicts another", ((text, contradictions(mechanism)) for text, mechanism in mechanisms))
@@ -94,9 +90,9 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
 
 
-def false_answers(name: str, question: Known) -> Iterator[Reply]:
+def false_answers(name: str, question: ExamQuestion) -> Iterator[Reply]:
     """Return an iterator over the replies of the named accountant that the enumeration contradicts."""
-    return (reply for reply in replies(load(ACCOUNTANTS[name]), [question]) if reply.false)
+    return (reply for reply in replies(load(ACCOUNTANTS[name]), [question]) if reply.is_false)
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
@@ -121,7 +117,7 @@ def undetected_view(attaining: Sequence[Mechanism], view: str) -> bool:
 def accountant(name: str, seed: str) -> Iterator[ExamLine]:
     """Yield the results for an accountant. If it claims no bounds, only bugs that claim bounds are planted."""
     examined = load(ACCOUNTANTS[name])
-    questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
+    questions = [question for kind in MECHANISMS for question in question_sample(kind, seed)]
     if examined.sound:
         yield exam_line("no answer is false", ((question.label, false_answers(name, question)) for question in questions))
         is_silent = next(replies(examined, questions), None) is None
@@ -143,9 +139,10 @@ def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
     """Yield the results for an output format: it shows every part that it declares, and an omitted part is detected."""
     yield exam_line("it declares the parts that it shows", [(name, [] if shows(name) else ["it declares no part"])])
-    drawings = (document for document, _ in documents(name, seed))
+    documents = (document for document, _ in drawn_documents(name, seed))
+    render = renderer(name)
     yield exam_line(
-        "no declared part is left out", ((document.title, left_out(name, render_of(name), document)) for document in drawings)
+        "no declared part is left out", ((document.title, rendering_faults(name, render, document)) for document in documents)
     )
     yield detection("omissions are detected", OMISSIONS, lambda omission: undetected_in_format(name, omission, seed))
 

@@ -144,7 +144,7 @@ def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
     return costs or planted.caps != caps or planted.epsilon_of(caps) != honest.epsilon_of(caps)
 
 
-def undetected(name: str, plant: str) -> bool:
+def undetected_in_filter(name: str, plant: str) -> bool:
     """Return whether the laws miss a planted bug, which changes an answer of the filter but breaks no law."""
     for opening in OPENINGS:
         honest = opened(name, *opening)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.exchange.foreign import (
     COMMENTS,
@@ -50,13 +50,13 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
         InputError: The data are another measurement, or have something that a pipeline file cannot state.
         InvalidFile: The reader of pipeline files refuses the values.
     """
-    name, call = _called(read_fields(data, place), ignored)
+    name, call = _serialised_call(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:
         raise call.refused(
             f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {escaped(name[:80])}, which has no budget"
         )
     space, losses = COMPOSITIONS[name](call, ignored)
-    metric, arguments = _called(space.table("input_metric"), ignored)
+    metric, arguments = _serialised_call(space.table("input_metric"), ignored)
     arguments.require_fields((), ("identifier",), ignored)
     if metric not in METRICS:
         raise call.refused(
@@ -73,42 +73,56 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
     return file_of(tables, heading, {**COMMENTS, "max_contributions": record}, place)
 
 
-def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
-    """Return the constructor that a table calls, and its arguments."""
+class SerialisedCall(NamedTuple):
+    """The name of a constructor that a table calls, and its arguments."""
+
+    name: str
+    arguments: ForeignTable
+
+
+def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> SerialisedCall:
+    """Return the call in a table. Raises InputError if it has no name."""
     table.require_fields(CALL_FIELDS, OPTIONAL_CALL_FIELDS, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {in_words(name)}")
     arguments = table.table("__kwargs__").fields if table.has("__kwargs__") else {}
-    return name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments)
+    return SerialisedCall(name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments))
 
 
-def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """Return the call that has the metrics, and the losses that the composition sets aside for its queries."""
+class OpendpComposition(NamedTuple):
+    """The call that has the metrics of a composition, and the losses that the composition allows."""
+
+    space: ForeignTable
+    losses: list[Any]
+
+
+def _adaptive_composition(call: ForeignTable, ignored: Collection[str]) -> OpendpComposition:
+    """Return an adaptive composition, which sets a loss aside for each query."""
     call.require_fields((*SPACE_FIELDS, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
         raise call.refused(f"expected d_mids to be a list of losses, found {in_words(losses)}")
-    return call, losses
+    return OpendpComposition(call, losses)
 
 
-def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """Return the call that has the metrics, and the one loss that the filter allows for all queries together."""
+def _privacy_filter(call: ForeignTable, ignored: Collection[str]) -> OpendpComposition:
+    """Return a privacy filter, which has one loss for all queries together."""
     call.require_fields(("odometer", "d_in", "d_out"), (), ignored)
-    name, odometer = _called(call.table("odometer"), ignored)
+    name, odometer = _serialised_call(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
         raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
     odometer.require_fields(SPACE_FIELDS, (), ignored)
-    return odometer, [call.fields["d_out"]]
+    return OpendpComposition(odometer, [call.fields["d_out"]])
 
 
 def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collection[str]) -> dict[str, Any]:
     """Return the keys of the entry for one loss under its measure."""
-    name, arguments = _called(measure, ignored)
+    name, arguments = _serialised_call(measure, ignored)
     approximate = name == "approximate"
     if approximate:
         arguments.require_fields(("measure",), (), ignored)
-        name, arguments = _called(arguments.table("measure"), ignored)
+        name, arguments = _serialised_call(arguments.table("measure"), ignored)
     if name not in MEASURES:
         raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {escaped(name[:80])}")
     arguments.require_fields((), (), ignored)
@@ -126,4 +140,4 @@ def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:
     return {"loss": pair[0], "delta": pair[1]}
 
 
-COMPOSITIONS = {"make_adaptive_composition": _parts, "make_privacy_filter": _filter}
+COMPOSITIONS = {"make_adaptive_composition": _adaptive_composition, "make_privacy_filter": _privacy_filter}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
 from dpcli.exchange.foreign import Asserted, file_of
-from dpcli.file.pipeline.series import MOST
+from dpcli.file.pipeline.series import MAX_ENTRIES
 from dpcli.file.toml.shown import escaped
 
 WIDTH = 120  # largest width of lines with lists in the new file
@@ -55,10 +55,10 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
         scheme: Sampling scheme.
 
     Raises:
-        InputError: There are no stages, or more than `MOST`.
+        InputError: There are no stages, or more than `MAX_ENTRIES`.
     """
-    if not 0 < len(stages) <= MOST:
-        raise InputError(f"expected 1 to {MOST:,} stages after equal consecutive ones were merged, found {len(stages):,}")
+    if not 0 < len(stages) <= MAX_ENTRIES:
+        raise InputError(f"expected 1 to {MAX_ENTRIES:,} stages after equal consecutive ones were merged, found {len(stages):,}")
     columns = {key: _joint_value([stage[key] for stage in stages]) for key in stages[0]}
     noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
     entry: dict[str, Any] = {"name": name, "type": "gaussian"}

@@ -28,11 +28,20 @@ BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
     "RhoZCDPBudget": ("rho",),
 }
 ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
-# The classes of protected changes: required fields, optional fields, and the meaning of a record.
-CHANGES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
-    "AddOneRow": ((), ("max_rows",), ROWS),
-    "AddMaxRows": (("max_rows",), (), ROWS),
-    "AddRowsWithID": (("id_column",), ("id_space",), IDENTIFIERS),
+
+
+class ChangeClass(NamedTuple):
+    """A class of protected changes: its required and optional fields, and the meaning of a record."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    record: str
+
+
+CHANGES: dict[str, ChangeClass] = {
+    "AddOneRow": ChangeClass((), ("max_rows",), ROWS),
+    "AddMaxRows": ChangeClass(("max_rows",), (), ROWS),
+    "AddRowsWithID": ChangeClass(("id_column",), ("id_space",), IDENTIFIERS),
 }
 REFUSED = {
     "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
@@ -61,19 +70,19 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     budget.require_fields(BUDGETS[name], (), ignored)
     changes = session.table("protected_changes")
     counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), table, ignored) for table in changes.fields]
-    kinds = {change.kind for change in counted}
-    if len(kinds) != 1:
+    records = {change.record for change in counted}
+    if len(records) != 1:
         raise session.refused(
-            "expected protected_changes only of rows or only of identifiers, found " + ("both" if kinds else "none")
+            "expected protected_changes only of rows or only of identifiers, found " + ("both" if records else "none")
         )
-    (kind,) = kinds
-    records_by_space = {change.space: change.records for change in counted}
+    (record,) = records
+    counts_by_space = {change.space: change.record_count for change in counted}
     # An identifier has rows in every table of its space, so that each space counts once.
-    known = {"adjacency": "add-remove", "max_contributions": sum(records_by_space.values())}
+    known = {"adjacency": "add-remove", "max_contributions": sum(counts_by_space.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     heading = ("From a Session of Tumult Analytics: its whole budget, which may not all be spent.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **_guarantee(name, budget)}]}
-    return file_of(tables, heading, {**COMMENTS, "max_contributions": kind}, place)
+    return file_of(tables, heading, {**COMMENTS, "max_contributions": record}, place)
 
 
 def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
@@ -88,13 +97,13 @@ class ProtectedChange(NamedTuple):
 
     Attributes:
         space: Name of the identifier space or, for rows, of the table. The records of each space are counted once.
-        kind: Meaning of a record: ROWS or IDENTIFIERS.
-        records: Number of records.
+        record: Meaning of a record: ROWS or IDENTIFIERS.
+        record_count: Number of records.
     """
 
     space: str
-    kind: str
-    records: int
+    record: str
+    record_count: int
 
 
 def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> ProtectedChange:
@@ -102,24 +111,31 @@ def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> Prote
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
-    required, optional, kind = CHANGES[name]
-    change.require_fields(required, optional, ignored)
+    known = CHANGES[name]
+    change.require_fields(known.required, known.optional, ignored)
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
-    if "max_rows" in optional and rows != 1:
+    if "max_rows" in known.optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
-    space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else table
+    space = change.fields.get("id_space", "default_id_space") if known.record is IDENTIFIERS else table
     if type(space) is not str:
         raise change.refused(f"expected id_space to be a name, found {in_words(space)}")
-    return ProtectedChange(space, kind, rows)
+    return ProtectedChange(space, known.record, rows)
 
 
-def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignTable]:
-    """Return the class that a table names, and its fields. Raises InputError if the class is not one of `classes`."""
+class TypedTable(NamedTuple):
+    """The name of the class of a table, and its fields."""
+
+    name: str
+    fields: ForeignTable
+
+
+def _typed(table: ForeignTable, classes: Collection[str]) -> TypedTable:
+    """Return a table with the class that it names. Raises InputError if the class is not one of `classes`."""
     name = table.fields.get("type")
     if type(name) is not str or name not in classes:
         raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
     fields = {field: value for field, value in table.fields.items() if field != "type"}
-    return name, ForeignTable(f"{table.name}: {name}", fields)
+    return TypedTable(name, ForeignTable(f"{table.name}: {name}", fields))
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from dpcli.federated.federated_settings import Federated
 from dpcli.federated.round_checks import candidate_entries, rate_of, steps_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import together
+from dpcli.file.pipeline.parts import sample_readers
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.file.toml.findings import Findings
@@ -59,7 +59,7 @@ class FederatedPlan(FilePlan):
     @property
     def rest(self) -> Pipeline | None:
         """The pipeline of the entries that no round performs; None if rounds perform all entries."""
-        performed = together(self.entry, self.pipeline.mechanisms)
+        performed = sample_readers(self.entry, self.pipeline.mechanisms)
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
@@ -75,7 +75,7 @@ class FederatedPlan(FilePlan):
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
         """Yield the entries of `charge`."""
         steps = rounds // self.per_step
-        performed = together(self.entry, self.pipeline.mechanisms)
+        performed = sample_readers(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
             if entry in performed:
                 yield replace(entry, steps=steps, epochs=None)

@@ -20,7 +20,7 @@ from dpcli.federated.federated_settings import Federated
 from dpcli.federated.participations import participation_limit, scheme_of
 from dpcli.file.pipeline.canonical import read_document
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import part_names
 from dpcli.file.toml.findings import Findings, Path, Problem
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.neighbours import Adjacency
@@ -178,7 +178,7 @@ def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iter
     """Yield a problem if the entry has a partition or is a part of another entry."""
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
-    owner = next((other.name for other in entries if entry.name in named(other.spec)), None)
+    owner = next((other.name for other in entries if entry.name in part_names(other.spec)), None)
     if owner is not None:
         yield (
             (*place, "name"),

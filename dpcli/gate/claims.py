@@ -15,7 +15,7 @@ from dpcli.base.rounding import up
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import part_names
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.blame import edits_in_words, path_of
@@ -132,7 +132,7 @@ def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
 
 
 def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
-    parts = (entries[name] for name in named(entry.spec) if name in entries)
+    parts = (entries[name] for name in part_names(entry.spec) if name in entries)
     return min((entry.spec.evidence, *(_evidence(part, entries) for part in parts)))
 
 
@@ -147,28 +147,28 @@ def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator
     """
     from dpcli.file.pipeline.series import counterparts  # imported only if there is a base
 
-    now = standings_of(pipeline)
+    current = standings_of(pipeline)
     places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}
-    earlier = {name: before[was] for name, was in counterparts(now, before).items()}
-    remaining = counterparts(before, now)
+    earlier = {name: before[old_name] for name, old_name in counterparts(current, before).items()}
+    remaining = counterparts(before, current)
     removed = {name: standing for name, standing in before.items() if name not in remaining}
-    for name, standing in now.items():
+    for name, standing in current.items():
         present, key = f"{escaped(name)}: it {EVIDENCE_NOW[standing.evidence]}", (*places[name], "type")
         if name in earlier:
             if standing.evidence < earlier[name].evidence:
                 yield _restatement(f"{present}, and {_past_words(earlier[name])}", key)
             continue
-        for removed_name, was in removed.items():
-            if was.type != standing.type and standing.evidence < was.evidence:
-                yield _restatement(f"{present}, and {escaped(removed_name)}, which was removed, {_past_words(was)}", key)
-    for name, was in removed.items():
+        for removed_name, old in removed.items():
+            if old.type != standing.type and standing.evidence < old.evidence:
+                yield _restatement(f"{present}, and {escaped(removed_name)}, which was removed, {_past_words(old)}", key)
+    for name, old in removed.items():
         yield Condition(
-            "mechanism", "warn", f"{escaped(name)} ({was.type}) was removed: nothing counts its outputs", ("mechanism",)
+            "mechanism", "warn", f"{escaped(name)} ({old.type}) was removed: nothing counts its outputs", ("mechanism",)
         )
 
 
-def _past_words(was: Standing) -> str:
-    return f"as {was.type} it {EVIDENCE_BEFORE[was.evidence]}"
+def _past_words(old: Standing) -> str:
+    return f"as {old.type} it {EVIDENCE_BEFORE[old.evidence]}"
 
 
 def _restatement(message: str, key: Path) -> Condition:

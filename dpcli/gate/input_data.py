@@ -24,13 +24,13 @@ UNNAMED = "and the file names no dataset (privacy.dataset), under which the outp
 
 
 def other_data_warnings(
-    changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None
+    changes: Sequence[Priced], pipeline: Pipeline, path: str = "", path_at_base: str | None = None
 ) -> Iterator[Condition]:
     """Yield a warning for each key by which the file reads other data than at the base. Two spellings of one path mean the same data.
 
     Args:
         path: The current path of the file.
-        was: The path of the file at the base; None if it was not renamed.
+        path_at_base: The path of the file at the base; None if it was not renamed.
     """
     edits = [edit for change in changes for edit in change.change.edits]
     dataset = pipeline.privacy.dataset
@@ -42,7 +42,7 @@ def other_data_warnings(
         dataset_words = f", under the dataset {shown(dataset)} as before"
     for edit in edits:
         for source in _edited_sources(edit):
-            if source.path[-1] in INSIDE or not _is_one_place(was or path, source.old, path, source.new):
+            if source.path[-1] in INSIDE or not _is_same_place(path_at_base or path, source.old, path, source.new):
                 before = "none" if source.old is None else shown(source.old)
                 text = f"{'.'.join(source.path)} {before} -> {shown(source.new)}: other data are read{dataset_words}"
                 yield Condition("data", "warn", text, source.path)
@@ -73,12 +73,13 @@ def _edited_sources(edit: Edit) -> Iterator[EditedSource]:
             yield EditedSource((table, key), before.get(key), value)
 
 
-def _is_one_place(was: str, old: Any, path: str, new: Any) -> bool:
-    return isinstance(old, str) and isinstance(new, str) and place_of(was, old) == place_of(path, new)
+def _is_same_place(old_path: str, old: Any, path: str, new: Any) -> bool:
+    """Return whether the value `old` in the file at `old_path` names the same data as `new` in the file at `path`."""
+    return isinstance(old, str) and isinstance(new, str) and place_of(old_path, old) == place_of(path, new)
 
 
-def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
-    """Yield a warning for each unchanged key that leads to other data because the file was moved from `was` to `path`.
+def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, old_path: str) -> Iterator[Condition]:
+    """Yield a warning for each unchanged key that leads to other data because the file was moved from `old_path` to `path`.
 
     There is no warning if the data were moved with the file, that is, if they exist at the new place and no longer at the old one.
     """
@@ -92,9 +93,9 @@ def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], pa
             is_edited = (name,) in edited or (name, key) in edited
             if not member.reads or key in INSIDE or is_edited or not isinstance(value, str):
                 continue
-            old, new = place_of(was, value), place_of(path, value)
+            old, new = place_of(old_path, value), place_of(path, value)
             if old != new and (os.path.exists(old) or not os.path.exists(new)):
-                moved = f"{shown(value)} is relative to the file, which was moved from {escaped_path(was)}"
+                moved = f"{shown(value)} is relative to the file, which was moved from {escaped_path(old_path)}"
                 yield Condition("data", "warn", f"{name}.{key} {moved}: other data are read", (name, key))
 
 

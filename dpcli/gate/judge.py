@@ -11,7 +11,7 @@ from dpcli.analysis.difference import Priced
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import below, located, may_be_pipeline, parse, refuse, toml_document, unfolded
+from dpcli.file.pipeline.read import is_in_folder, located, may_be_pipeline, parse, refuse, toml_document, unfolded
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
@@ -74,7 +74,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         if ref is not None:
             removed = _removed_pipelines(ref, paths, bases or {})
             # A folder without pipelines is judged as if it were a file, unless the base had pipelines in it.
-            empty = [folder for folder in folders if not any(below(pipeline.path, folder) for pipeline in removed)]
+            empty = [folder for folder in folders if not any(is_in_folder(pipeline.path, folder) for pipeline in removed)]
             files += [_judge_file(folder, terms, {}) for folder in empty]
             others = [*removed, *_unjudged_changes(ref, files, removed)]
     sums = _sums(files, terms)
@@ -210,7 +210,7 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
 def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
     """Return the verdict on a file whose account was computed."""
     path, pipeline = opened_file.path, opened_file.pipeline
-    tables = toml_document(opened_file.data, path)[1]
+    tables = toml_document(opened_file.data, path).tables
     base = _readable_base(bases, path)
     epsilon_at_base_delta = None if base is None else requirements.epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened_file.data)

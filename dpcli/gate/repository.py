@@ -13,9 +13,9 @@ from dpcli.base.values import dataclass
 from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.other_files import LFS_POINTER
 from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml_name
+from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.looks import looks
 from dpcli.git.command import SUBMODULE, commit_of, link_of, list_entries, present_files, review_of, top_of
 from dpcli.git.past_files import contents_in, files_at, is_pipeline_file, touched_paths
 from dpcli.git.work_trees import work_tree
@@ -190,7 +190,7 @@ def _is_pipeline(ref: str, path: str) -> bool:
     data = b""
     try:
         data = read_bytes(path)
-        return may_be_pipeline(toml_document(data, path)[1])
+        return may_be_pipeline(toml_document(data, path).tables)
     except InputError as error:
         was = files_at(ref, [path])[path]
         looks_like_pipeline = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
@@ -203,7 +203,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
     The gate judges these files too, so that the sum over a dataset can be compared with the sum at the revision. Raises InputError if git
     cannot list the touched files.
     """
-    skeletons, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
+    skeletons, judged = frozenset(map(skeleton, datasets)), frozenset(map(os.path.realpath, paths))
     if not skeletons:
         return
     for folder, tree, name in sorted(touched_files(ref, paths), key=str):
@@ -211,7 +211,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
         old = None if tree is None else contents_in(folder, tree, [name])[name]
-        stated = {looks(dataset_of(_tables(data))) for data in (old, content_of(place))} - {""}
+        stated = {skeleton(dataset_of(_tables(data))) for data in (old, content_of(place))} - {""}
         if stated & skeletons and _can_be_compared(old):
             yield os.path.relpath(place)
 
@@ -250,5 +250,5 @@ def content_of(place: str) -> bytes | None:
 def _tables(data: bytes | None) -> Mapping[str, Any]:
     """Return the tables of a TOML file; an empty table if the file is not valid TOML."""
     with suppress(InvalidFile):
-        return toml_document(data or b"", "")[1]
+        return toml_document(data or b"", "").tables
     return {}

@@ -21,8 +21,8 @@ from dpcli.file.pipeline.datasets import by_dataset
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse, toml_document, toml_name
+from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.file.toml.looks import looks
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.gate.caps import Outside, SharedCaps
 from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
@@ -106,10 +106,12 @@ def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[Oth
 
     Raises InputError if a file cannot be read, or the name of its dataset only looks like one of the names.
     """
-    skeletons = {looks(name) for name in caps.datasets}  # names that look the same have the same skeleton
-    members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in skeletons]
+    skeletons = {skeleton(name) for name in caps.datasets}  # names that look the same have the same skeleton
+    members = [member for member in judged if skeleton(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
-        SumMember(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in skeletons
+        SumMember(file.path, parse(file.data, file.path), False)
+        for file in others
+        if skeleton(dataset_of(file.tables)) in skeletons
     ]
     for member in members:
         name = member.pipeline.privacy.dataset
@@ -222,8 +224,8 @@ def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref:
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
     """Return the sum at the revision, at the delta of the current sum; None if the sum had no members or cannot be computed.
 
-    The sum is not computed if a file is in a nested repository, is a link or has another ending than .toml, or if the revision is not an
-    ancestor of the work tree's commit.
+    The sum is computed only if all files are plain .toml files of one repository, and the revision is an ancestor of the work tree's
+    commit.
 
     Args:
         now: The account of the current sum.
@@ -242,14 +244,14 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
 
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     """Yield the pipelines at the revision, in the repository with the root `top`, that name one of the datasets."""
-    tree, skeletons = commit_of(top, ref), {looks(name) for name in caps.datasets}
+    tree, skeletons = commit_of(top, ref), {skeleton(name) for name in caps.datasets}
     names = [entry.path for entry in tree_entries(top, tree) if entry.is_file and toml_name(entry.path)]
     for name, data in contents_in(top, tree, names).items():
         try:
-            tables = toml_document(data or b"", name)[1]
+            tables = toml_document(data or b"", name).tables
         except InvalidFile:
             continue
-        if is_pipeline(tables) and looks(dataset_of(tables)) in skeletons:
+        if is_pipeline(tables) and skeleton(dataset_of(tables)) in skeletons:
             yield parse(data or b"", f"{ref}:{name}")
 
 
@@ -265,7 +267,7 @@ def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Hor
     for file in files:
         dataset = None if file.account is None or file.written is None else file.written.privacy.dataset
         if dataset is not None and dataset not in capped:
-            by_skeleton.setdefault(looks(dataset), []).append(file)
+            by_skeleton.setdefault(skeleton(dataset), []).append(file)
     for members in by_skeleton.values():
         if len(members) > 1:
             yield from _uncapped_sum(members, horizon)

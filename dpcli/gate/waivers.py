@@ -14,8 +14,8 @@ from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Waiver
 from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import Findings, Path
-from dpcli.file.toml.looks import looks
 from dpcli.file.toml.positions import locate
 from dpcli.gate.bases import waiver_data
 from dpcli.gate.policy import Policy, unwaivable
@@ -153,10 +153,11 @@ def _after_waivers(condition: Condition, grants: Sequence[Grant], as_of: datetim
 
 def pardon_words(pardon: Pardon) -> str:
     """Return a waiver in words: its approver, its expiry and its reason."""
-    waiver, kind = pardon.waiver, "new waiver, added by this change" if pardon.is_new else "waived"
+    waiver = pardon.waiver
+    status = "new waiver, added by this change" if pardon.is_new else "waived"
     until = f"until {waiver.expires} ({_days(pardon.days_left)} left)"
     bound = "" if waiver.epsilon is None else f" up to epsilon {waiver.epsilon!r}"
-    return f"{kind}: approved by {waiver.approver} {until}{bound}: {' '.join(waiver.reason.split())}"
+    return f"{status}: approved by {waiver.approver} {until}{bound}: {' '.join(waiver.reason.split())}"
 
 
 def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
@@ -206,25 +207,30 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
         return ((),) * count
     keys = [("gate", "waiver", index, key) for index in range(count) for key in GRANTING_KEYS]
     places = locate(data.decode("utf-8", "replace").replace("\r\n", "\n"), keys)
-    known = authors_of(path, [line for line, _ in places.values()])
-    lines_of = [{places["gate", "waiver", index, key][0] for key in GRANTING_KEYS} for index in range(count)]
-    return tuple(_authors_of_lines(lines, known) for lines in lines_of)
+    authors = authors_of(path, [line for line, _ in places.values()])
+    writers = []
+    for index in range(count):
+        lines = {places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}
+        writers.append(_authors_of_lines(lines, authors))
+    return tuple(writers)
 
 
-def _authors_of_lines(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
+def _authors_of_lines(lines: set[int], author_of_line: dict[int, Author]) -> tuple[Author, ...]:
     """Return the authors and co-authors of all lines, each once. If the author of a line is unknown, return an empty tuple."""
-    if not lines <= set(known):
+    if not lines <= set(author_of_line):
         return ()
     authors: list[Author] = []
     for line in sorted(lines):
-        authors += [known[line], *known[line].co_authors]
+        authors += [author_of_line[line], *author_of_line[line].co_authors]
     return tuple(dict.fromkeys(authors))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the first writer whose name occurs in the approver's text, also in a confusable spelling; None if there is no such writer."""
-    approvers = {looks(name) for name in _names_in(approver)} - {""}  # a name that consists of invisible characters does not count
-    return next((author for author in writers if any(looks(name) in approvers for name in author.names)), None)
+    approvers = {skeleton(name) for name in _names_in(approver)} - {
+        ""
+    }  # a name that consists of invisible characters does not count
+    return next((author for author in writers if any(skeleton(name) in approvers for name in author.names)), None)
 
 
 def _names_in(approver: str) -> tuple[str, ...]:

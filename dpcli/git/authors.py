@@ -7,8 +7,9 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from dpcli.file.toml.looks import looks
+from dpcli.file.toml.confusables import skeleton
 from dpcli.git.command import run_git
 
 # The first line of an entry in the output of git blame --line-porcelain: the commit, the line at the commit, and the current line.
@@ -24,30 +25,29 @@ class Author:
 
     Attributes:
         mail: The address in the commit, without brackets.
-        mapped: The name and the address that .mailmap states for this author, if they differ from the commit; else two empty texts.
+        mapped_name, mapped_mail: The name and the address that .mailmap states, if they differ from the commit; else "".
         co_authors: The authors in lines "Co-authored-by" of the message. A forge adds such lines when it squashes several commits into one.
     """
 
     name: str
     mail: str
-    mapped: tuple[str, str] = ("", "")
+    mapped_name: str = ""
+    mapped_mail: str = ""
     co_authors: tuple[Author, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names of the author: names, addresses, the parts of addresses before "@", and logins in the addresses of a forge."""
-        mails = [mail for mail in (self.mail, self.mapped[1]) if mail]
-        logins = [login for mail in mails for login in _logins(mail)]
-        spellings = [spelling for mail in mails for spelling in spellings_of_address(mail)]
-        names = (self.name, self.mapped[0], *mails, *logins, *spellings)
+        names = [self.name, self.mapped_name]
+        for mail in (self.mail, self.mapped_mail):
+            names += [mail, mail.partition("@")[0], _login(mail), *spellings_of_address(mail)]
         return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _logins(mail: str) -> tuple[str, str]:
-    """Return the part of an address before "@", and the login in it, without a number and "+" before it or "+" and a tag after it."""
-    local = mail.partition("@")[0]
-    number, plus, login = local.partition("+")
-    return local, login if plus and number.isdigit() else number
+def _login(mail: str) -> str:
+    """Return the part of an address before "@", without a number and "+" before it, or without "+" and a tag after it."""
+    number, plus, login = mail.partition("@")[0].partition("+")
+    return login if plus and number.isdigit() else number
 
 
 def spellings_of_address(mail: str) -> tuple[str, ...]:
@@ -58,8 +58,8 @@ def spellings_of_address(mail: str) -> tuple[str, ...]:
     local, _, host = mail.partition("@")
     if not (local and host):
         return ()
-    login = _logins(mail)[1]
-    return (login,) if looks(host).startswith(looks("users.noreply.")) else (f"{login}@{host}",)
+    login = _login(mail)
+    return (login,) if skeleton(host).startswith(skeleton("users.noreply.")) else (f"{login}@{host}",)
 
 
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
@@ -77,15 +77,22 @@ def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
         blame = run_git(folder, "blame", "--line-porcelain", *root, *ranges, "--", name)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    return _with_committed_names(folder, _authors_by_line(blame.stdout)) if blame.returncode == 0 else {}
+    return _with_committed_names(folder, _blamed_lines(blame.stdout)) if blame.returncode == 0 else {}
 
 
-def _with_committed_names(folder: str, blamed: dict[int, tuple[str, Author]]) -> dict[int, Author]:
+class BlamedLine(NamedTuple):
+    """The commit of a line, and the author that git blame states for it, with the names in .mailmap."""
+
+    commit: str
+    author: Author
+
+
+def _with_committed_names(folder: str, blamed_lines: dict[int, BlamedLine]) -> dict[int, Author]:
     """Return the authors with the names in their commits.
 
     git blame replaces names by .mailmap, which the author of a change under review may edit.
     """
-    commits = sorted({commit for commit, _ in blamed.values()})
+    commits = sorted({blamed.commit for blamed in blamed_lines.values()})
     if not commits:
         return {}
     try:
@@ -98,32 +105,29 @@ def _with_committed_names(folder: str, blamed: dict[int, tuple[str, Author]]) ->
         if len(names) >= 2:
             names_of_commit[commit] = names
     return {
-        line: _author_of_commit(author, *names_of_commit[commit])
-        for line, (commit, author) in blamed.items()
-        if commit in names_of_commit
+        line: _author_of_commit(blamed.author, *names_of_commit[blamed.commit])
+        for line, blamed in blamed_lines.items()
+        if blamed.commit in names_of_commit
     }
 
 
 def _author_of_commit(mapped: Author, name: str, mail: str, *co_authors: str) -> Author:
     """Return the author with the name and the address in the commit. `mapped` has those that .mailmap states."""
-    stated = (mapped.name, mapped.mail)
-    return Author(
-        name,
-        mail,
-        mapped=("", "") if stated == (name, mail) else stated,
-        co_authors=tuple(Author(*_name_and_mail(text)) for text in co_authors if text.strip()),
-    )
+    authors = tuple(map(_co_author, filter(str.strip, co_authors)))
+    if (mapped.name, mapped.mail) == (name, mail):
+        return Author(name, mail, co_authors=authors)
+    return Author(name, mail, mapped.name, mapped.mail, authors)
 
 
-def _name_and_mail(text: str) -> tuple[str, str]:
-    """Return the name and the address in a text "Name <address>"."""
+def _co_author(text: str) -> Author:
+    """Return the author in a text "Name <address>"."""
     name, _, mail = text.partition("<")
-    return name.strip(), mail.partition(">")[0].strip()
+    return Author(name.strip(), mail.partition(">")[0].strip())
 
 
-def _authors_by_line(blame: bytes) -> dict[int, tuple[str, Author]]:
-    """Return, for each line number in the output of git blame, the commit and the author that git blame states."""
-    authors: dict[int, tuple[str, Author]] = {}
+def _blamed_lines(blame: bytes) -> dict[int, BlamedLine]:
+    """Return the commit and the author of each line, by its number, from the output of git blame."""
+    result: dict[int, BlamedLine] = {}
     facts: dict[bytes, bytes] = {}  # of the entry that is being read
     line_number = 0
     for text in blame.split(b"\n"):
@@ -134,12 +138,12 @@ def _authors_by_line(blame: bytes) -> dict[int, tuple[str, Author]]:
             is_committed = facts.get(b"commit", b"0").strip(b"0") != b""
             if is_committed and b"boundary" not in facts:
                 author = Author(_text(facts.get(b"author", b"")), _text(facts.get(b"author-mail", b"")).strip("<>"))
-                authors[line_number] = (_text(facts[b"commit"]), author)
+                result[line_number] = BlamedLine(_text(facts[b"commit"]), author)
             facts = {}
         else:
             key, _, value = text.partition(b" ")
             facts[key] = value
-    return authors
+    return result
 
 
 def _text(value: bytes) -> str:

@@ -48,8 +48,13 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
 def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
     """Raise InputError if a revision begins with a name that branches or tags with different commits share.
 
-    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote. Errors of
-    running git are raised as `run_git` does. what: the beginning of the message.
+    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote.
+
+    Args:
+        what: Beginning of the message.
+
+    Raises:
+        OSError, ValueError, subprocess.TimeoutExpired: Git cannot be run.
     """
     name = re.split(r"[~^:]|@\{", revision, maxsplit=1)[0]
     places = [*(f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")), f"refs/remotes/{name}/HEAD"]

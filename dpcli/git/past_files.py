@@ -90,11 +90,14 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
 def _with_unique_renames(files: dict[str, PastFile | None], reviews: Mapping[str, Review]) -> dict[str, PastFile | None]:
     """Return the files with at most one renamed file for each deleted file, the most similar one. Other similar files count as new."""
     renamed = {path: past for path, past in files.items() if past is not None and past.earlier_path}
-    rivals: dict[tuple[str, str], list[str]] = {}  # by deleted file
+    candidates: dict[tuple[str, str], list[str]] = {}  # by deleted file
     for path, past in renamed.items():
-        rivals.setdefault((reviews[path].top, past.earlier_path), []).append(path)
-    most_similar = {max(paths, key=lambda path: renamed[path].share) for paths in rivals.values()}
-    return {path: None if path in renamed and path not in most_similar else past for path, past in files.items()}
+        candidates.setdefault((reviews[path].top, past.earlier_path), []).append(path)
+    result = dict(files)
+    for paths in candidates.values():
+        most_similar = max(paths, key=lambda path: renamed[path].share)
+        result |= {path: None for path in paths if path != most_similar}
+    return result
 
 
 def _file_at(ref: str, path: str, review: Review, versions: Versions, removed: RemovedFiles) -> PastFile | None:
@@ -158,12 +161,15 @@ def contents_at(top: str, names: Sequence[str]) -> list[bytes | None]:
 
     The result has None for a name that is not a file that git knows.
     """
-    plain = [name for name in names if "\n" not in name]
-    known = dict(zip(plain, _blobs_in(_cat_files(top, plain, b"\n"), len(plain)), strict=True))
+    one_line_names = [name for name in names if "\n" not in name]
+    answer = _cat_files(top, one_line_names, b"\n")
+    contents = dict(zip(one_line_names, _blobs_in(answer, len(one_line_names)), strict=True))
     # Git repeats the name of a missing object in its answer. After a name with several lines, the next answers could not be separated. So
     # such names are requested one by one.
-    broken = {name: next(_blobs_in(_cat_files(top, [name], b"\0", "-z"), 1)) for name in names if "\n" in name}
-    return [broken[name] if name in broken else known[name] for name in names]
+    for name in names:
+        if "\n" in name:
+            contents[name] = next(_blobs_in(_cat_files(top, [name], b"\0", "-z"), 1))
+    return [contents[name] for name in names]
 
 
 def contents_in(top: str, tree: str, paths: Sequence[str]) -> dict[str, bytes | None]:
@@ -262,7 +268,7 @@ def _is_kept(data: bytes, place: str) -> bool:
 def is_pipeline_file(data: bytes) -> bool:
     """Return whether a content is a pipeline, which may be invalid."""
     try:
-        return is_pipeline(toml_document(data, "")[1])
+        return is_pipeline(toml_document(data, "").tables)
     except InvalidFile:
         return False
 
@@ -303,7 +309,7 @@ def parts_of(data: bytes) -> frozenset[Hashable]:
     that are empty or begin with "#".
     """
     try:
-        return frozenset(_key_values(toml_document(data, "")[1], ()))
+        return frozenset(_key_values(toml_document(data, "").tables, ()))
     except InvalidFile:
         lines = [b"".join(line.split()) for line in data.splitlines()]
         return frozenset(line for line in lines if line and not line.startswith(b"#"))

@@ -5,9 +5,10 @@ If a dataset or a ledger cannot be read, the others are still shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.balance import fullest_block, share_of
@@ -16,6 +17,11 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
+
+if TYPE_CHECKING:
+    from dpcli.document.document import Document
+
+    BalanceMaker = Callable[[Ledger], Document]  # returns the document of the balance of an open ledger
 
 HIGH_SHARE = 0.8  # used share of a cap above which a warning is shown: late enough to be rare, and early enough to plan
 # Warnings about the definitions in a store that guard the entries of a dataset.
@@ -36,6 +42,7 @@ class DatasetSummary:
         reserved: The share of the cap that belongs to runs that have not ended, with blocks as in `used`.
         block: The fullest block; None if the dataset has no blocks, or no block was charged.
         warnings: What needs attention, as sentences without a full stop.
+        balance: The document of the dataset's balance; None if it was not asked for.
     """
 
     ledger: str
@@ -44,6 +51,7 @@ class DatasetSummary:
     reserved: float
     block: str | None
     warnings: tuple[str, ...]
+    balance: Document | None = None
 
     @property
     def dataset(self) -> str:
@@ -77,27 +85,30 @@ class UnreadableDataset:
     why: str
 
 
-def overview(urls: Sequence[str]) -> tuple[tuple[UnreadableDataset, ...], tuple[DatasetSummary, ...]]:
+def overview(
+    urls: Sequence[str], balance_of: BalanceMaker | None = None
+) -> tuple[tuple[UnreadableDataset, ...], tuple[DatasetSummary, ...]]:
     """Return what cannot be read, and the summaries of all other datasets.
 
     The summaries are sorted by the used share of the cap, the largest first. Datasets that have moved come last.
 
     Args:
         urls: Paths or URLs of ledgers. If one is repeated, it is read once.
+        balance_of: Function that returns the document of a dataset's balance from its open ledger; None for no such documents.
 
     Raises:
         InputError: A URL is not the path or URL of a ledger.
     """
     datasets: list[UnreadableDataset | DatasetSummary] = []
     for url in dict.fromkeys(urls):
-        datasets += _datasets_of(url)
+        datasets += _datasets_of(url, balance_of)
     unreadable = tuple(dataset for dataset in datasets if isinstance(dataset, UnreadableDataset))
     summaries = [dataset for dataset in datasets if isinstance(dataset, DatasetSummary)]
     summaries.sort(key=lambda summary: (summary.moved_to is not None, -summary.used, summary.dataset, summary.ledger))
     return unreadable, tuple(summaries)
 
 
-def _datasets_of(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
+def _datasets_of(url: str, balance_of: BalanceMaker | None) -> Iterator[UnreadableDataset | DatasetSummary]:
     """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable. Raises InputError as `overview`."""
     try:
         store = open_store(url)
@@ -113,19 +124,21 @@ def _datasets_of(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
             return
         for name in names:
             try:
-                yield _summary_of(store, name, schema_hash, store_warning)
+                yield _summary_of(store, name, schema_hash, store_warning, balance_of)
             except LedgerError as error:
                 yield UnreadableDataset(store.place, name, str(error))
 
 
-def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str) -> DatasetSummary:
+def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str, balance_of: BalanceMaker | None) -> DatasetSummary:
     """Return the summary of one dataset. Raises LedgerError if the dataset cannot be read.
 
     Args:
         schema_hash: Hash of the definitions in the store.
         store_warning: A warning about the whole store; "" if there is none.
+        balance_of: Function that returns the document of the balance; None for no document.
     """
-    state = Ledger(store, name).state()
+    ledger = Ledger(store, name)
+    state = ledger.state()
     full = state.fullest()
     used, reserved = share_of(full, full.spent), share_of(full, full.reserved)
     warnings = [*_warnings_about_budget(state, used)]
@@ -136,7 +149,8 @@ def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str) -
         warnings.append(store_warning)
     if state.schema != schema_hash and not state.not_open:
         warnings.append(OLD_DEFINITIONS if store.version > state.version else CHANGED_DEFINITIONS)
-    return DatasetSummary(store.place, state, used, reserved, fullest_block(state), tuple(warnings))
+    balance = None if balance_of is None else balance_of(ledger)
+    return DatasetSummary(store.place, state, used, reserved, fullest_block(state), tuple(warnings), balance)
 
 
 def _warnings_about_budget(state: LedgerState, used: float) -> Iterator[str]:

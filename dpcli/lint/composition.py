@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import ceil
 
 from dpcli.file.pipeline.model import OWN, Entry, Pipeline
-from dpcli.file.pipeline.parts import differing, marked_by_a_blank, named
+from dpcli.file.pipeline.parts import marked_by_a_blank, part_names, sampling_differences
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import findings_where_on, has_cover_note
@@ -21,7 +21,7 @@ SEARCHES = frozenset(
 )
 # Names of partitions whose parts are computed from the data.
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
-PLACE = re.compile(r"\[[0-9]+\]$")  # the index at the end of the name of an entry that comes from a list of values
+LIST_INDEX = re.compile(r"\[[0-9]+\]$")  # the index at the end of the name of an entry that comes from a list of values
 
 NORMS = edited(edited(TRAIN, "train", "norms"), "1.1", "30.0")
 
@@ -64,7 +64,7 @@ def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
+    parts = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
     entries_of_sampling: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
         scheme = entry.sampling
@@ -78,14 +78,14 @@ def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
         sampling = (type(scheme), float(rate), steps, entry.partition)
         entries_of_sampling.setdefault(sampling, []).append((path, entry))
     for same_sampling in entries_of_sampling.values():
-        yield from _ambiguous_samples(_one_of_each_list(same_sampling))
+        yield from _ambiguous_samples(_first_of_each_list(same_sampling))
 
 
-def _one_of_each_list(same_sampling: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
-    """Return the entries without those that are further stages of a mechanism, which come from the same list of values as another."""
+def _first_of_each_list(same_sampling: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
+    """Return the entries, of those from one list of values only the first. The others are further stages of one mechanism."""
     first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
     for path, entry in same_sampling:
-        table, index_count = PLACE.subn("", entry.name)
+        table, index_count = LIST_INDEX.subn("", entry.name)
         is_from_list = index_count > 0
         first.setdefault((table, is_from_list), (path, entry))
     return list(first.values())
@@ -101,7 +101,7 @@ def _ambiguous_samples(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[
     for path, entry in same_sampling:
         if entry.sample is not None or entry is first:
             continue
-        keys = [key for key, *_ in differing(first, entry)]
+        keys = [key for key, *_ in sampling_differences(first, entry)]
         also = f" (and {' and '.join(keys)} in the same form)" if keys else ""
         message = (
             f'counted as a separate sample from that of "{first.name}", which has the same rate and number of steps: state the same '

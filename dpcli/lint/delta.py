@@ -8,7 +8,7 @@ from math import expm1, isfinite, log1p
 from typing import NamedTuple
 
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import part_names
 from dpcli.file.toml.findings import Diagnostic, Path, Severity
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 
@@ -20,20 +20,20 @@ ROUNDED_DOWN = 1.0 - 1e-9  # factor that keeps the rounding errors of a lower bo
 LARGEST_SPENT = 1.0 - 1e-9  # largest delta of one step that is counted, so that the logarithm of its complement is finite
 
 
-def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
+def judged_deltas(deltas: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
     """Return the findings of DP105 about deltas from outside of the file, such as those of flags, a policy, a ledger or a sum of files.
 
     Without a dataset size, the result is a finding of DP306 about the first delta above 0, if there is one. The findings have no line.
 
     Args:
-        given: The deltas by their names in messages; None for a delta that is not given.
+        deltas: The deltas by their names in messages; None for a delta that is not given.
         dataset_size: Number of records; None if it is unknown. For several files it is the largest number, which needs the smallest delta.
     """
     if dataset_size is None:
-        unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]
+        unchecked = [name for name, delta in deltas.items() if delta is not None and delta > 0][:1]
         return tuple(Diagnostic(UNKNOWN, "warning", NO_SIZE, path, name) for name in unchecked)
     diagnostics = []
-    for name, delta in given.items():
+    for name, delta in deltas.items():
         problem = None if delta is None else size_problem(delta, dataset_size)
         if problem is not None:
             diagnostics.append(Diagnostic(CODE, problem.severity, problem.message, path, name))
@@ -125,7 +125,7 @@ def _least_delta(pipeline: Pipeline) -> float:
 
     Entries with sampling or a partition, and parts of other entries, are left out, because they may need less than their own delta.
     """
-    parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
+    parts = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
     log_complement = 0.0  # logarithm of the product; log1p and expm1 keep the digits of small deltas
     for entry in pipeline.mechanisms:
         if entry.sampling is None and entry.partition is None and entry.name not in parts:

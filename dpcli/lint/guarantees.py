@@ -287,8 +287,10 @@ def _large_epsilons(pipeline: Pipeline) -> Iterator[RuleFinding]:
 def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
     """Return a message that an epsilon gives almost no protection or, above NO_PROTECTION, none.
 
-    It states the largest true-positive rate at a false-positive rate of 1 %, which is 1 - (1 - 0.01 - delta) e^-epsilon, rounded up to
-    0.0001 %. (This bound is the smaller one of the two in Kairouz et al. 2015, arXiv:1311.0776, if epsilon is above about 5.)
+    The message has the largest true-positive rate at a false-positive rate of 1 %: 1 - (1 - 0.01 - delta) e^-epsilon, rounded up to
+    0.0001 %.
+
+    Source: Kairouz et al. 2015, arXiv:1311.0776. Of its two bounds, this is the smaller one if epsilon is above about 5.
     """
     hit_rate = 100.0 - (99.0 - 100.0 * delta) * exp(-epsilon)  # in percent
     rounded_up = min(ceil(1e4 * hit_rate) / 1e4, 100.0)

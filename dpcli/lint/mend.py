@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import faults, parse, toml_document
+from dpcli.file.pipeline.read import checked_document, parse, toml_document
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.toml.findings import KeyFinding, Path
 from dpcli.file.toml.positions import locate
@@ -111,55 +111,61 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
         InvalidFile: The bytes are not TOML.
         InputError: The line ends are mixed.
     """
-    stated = toml_document(data, path)[1]
+    stated = toml_document(data, path).tables
     if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:  # True equals 1 in Python
         return data, ()
     text, ends = _text(data, path)
     if stated != tables_of(text):  # lists or defaults: an entry has another place than its table
         return data, ()
     applied: list[Mend] = []
-    while len(applied) < MOST_REPAIRS and (step := _step(text, path)) is not None:
-        text, mends = step
-        applied += mends
+    while len(applied) < MOST_REPAIRS and (mended_round := _mended_once(text, path)) is not None:
+        text = mended_round.text
+        applied += mended_round.mends
     return text.replace("\n", ends).encode(), tuple(applied)
 
 
 def _text(data: bytes, path: str) -> tuple[str, str]:
     """Return the text with "\\n" as line ends, and the original line ends. Raises InputError if these are mixed."""
-    text, _, _ = faults(data, path)
+    text = checked_document(data, path).document.text
     for ends in ("\n", "\r\n"):
         if text.replace("\n", ends).encode() == data:
             return text, ends
     raise InputError(f"{path}: expected line ends of one kind, to keep them; found several")
 
 
-def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Return the text after one round of repairs, and the repairs; None if no repair is possible.
+class MendedText(NamedTuple):
+    """A text after one round of repairs, and the repairs."""
+
+    text: str
+    mends: list[Mend]
+
+
+def _mended_once(text: str, path: str) -> MendedText | None:
+    """Return the text after one round of repairs; None if no repair is possible.
 
     Errors are repaired first, and epochs only in a text without errors. All repairs of a round are tried at once. If this fails, the first
     repair that succeeds alone is made.
     """
-    _, tables, errors = faults(text.encode(), path)
+    checked = checked_document(text.encode(), path)
+    errors = checked.findings.items
     if not errors:
         return _with_whole_steps(text, path)
     places = locate(text, [error.key for error in errors])
     repairs = []
     for error in errors:
         line, _ = places[error.key]
-        repair = _repair(tables, error, line)
+        repair = _repair(checked.document.tables, error, line)
         if repair is not None:
             repairs.append(repair)
 
     def removes_errors(after: str, chosen: Sequence[Repair]) -> bool:
-        remaining = {(error.rule, error.key) for error in faults(after.encode(), path)[2]}
+        remaining = {(error.rule, error.key) for error in checked_document(after.encode(), path).findings.items}
         return remaining.isdisjoint((repair.mend.rule, repair.path) for repair in chosen)
 
     return _first_success(text, repairs, removes_errors)
 
 
-def _first_success(
-    text: str, repairs: Sequence[Repair], succeeds: Callable[[str, Sequence[Repair]], bool]
-) -> tuple[str, list[Mend]] | None:
+def _first_success(text: str, repairs: Sequence[Repair], succeeds: Callable[[str, Sequence[Repair]], bool]) -> MendedText | None:
     """Return the text after all repairs or, if they fail together, after the first that succeeds alone; None if all fail.
 
     Args:
@@ -171,7 +177,7 @@ def _first_success(
         try:
             after = _apply(text, chosen)
             if succeeds(after, chosen):
-                return after, [repair.mend for repair in chosen]
+                return MendedText(after, [repair.mend for repair in chosen])
         except InputError:  # the text at a key cannot be edited, or the new text is no pipeline file
             continue
     return None
@@ -228,10 +234,10 @@ def _scalar(text: str) -> int | float | bool | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
+def _with_whole_steps(text: str, path: str) -> MendedText | None:
     """Replace epochs that are no whole number of steps by the number of steps that is charged (DP117).
 
-    Return the new text and the repairs; None if there are no such epochs, if the text contains "calibrate", or if it has no privacy cost.
+    Return None if there are no such epochs, if the text contains "calibrate", or if it has no privacy cost.
     """
     try:
         pipeline = parse(text.encode(), path)
@@ -240,7 +246,7 @@ def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
         return None
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
     lines = locate(text, places)
-    repairs = [_in_steps(pipeline, place, lines[place][0]) for place in places]
+    repairs = [_step_repair(pipeline, place, lines[place][0]) for place in places]
     return _first_success(text, repairs, lambda after, _: _cost(parse(after.encode(), path)) == cost)
 
 
@@ -249,7 +255,7 @@ def _cost(pipeline: Pipeline) -> list[tuple[Any, int]]:
     return [(line.mechanism, line.count) for line in resolve(pipeline)]
 
 
-def _in_steps(pipeline: Pipeline, place: Path, line: int) -> Repair:
+def _step_repair(pipeline: Pipeline, place: Path, line: int) -> Repair:
     """Return the repair that replaces the epochs at a place by steps or, for a scheme of whole passes, rounds them up."""
     entry = pipeline.mechanisms[int(place[1])]
     size = pipeline.privacy.dataset_size

@@ -63,9 +63,9 @@ def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
     return RuleScope(selected, ignored)
 
 
-def _codes(flag: str, given: Iterable[str]) -> Iterator[str]:
+def _codes(flag: str, values: Iterable[str]) -> Iterator[str]:
     """Yield the prefixes of codes in the values of a flag, in upper case. Raises InputError for a part that is no prefix of a code."""
-    for text in given:
+    for text in values:
         for part in text.split(","):
             prefix = part.strip().upper()
             if not prefix.startswith("DP") or not any(code.startswith(prefix) for code in (*RULES, *LEDGER_RULES)):

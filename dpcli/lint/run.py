@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
@@ -67,7 +67,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     """Return the findings about the content of the file at `path`, as in `lint`."""
     try:
-        tables = toml_document(data, path)[1]
+        tables = toml_document(data, path).tables
         reader = _other_reader(tables)
         if reader is not None:
             load(reader)(data, path)
@@ -120,29 +120,36 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
 
 
 def _with_deltas(
-    pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
+    broken_rules: tuple[BrokenRule, ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
 ) -> tuple[Diagnostic, ...]:
     """Return the findings with their places, followed by those about `deltas`.
 
     If the pipeline itself has a finding of DP306, the dataset size is missing, and the deltas are not judged: they would only repeat it.
     """
-    placed = _with_places(pairs, pipeline, data) if pairs else ()
+    placed = _with_places(broken_rules, pipeline, data) if broken_rules else ()
     if any(diagnostic.rule == UNKNOWN for diagnostic in placed):
         return placed
     return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
 
 
-def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
+class BrokenRule(NamedTuple):
+    """A finding, and the rule that it breaks."""
+
+    info: RuleInfo
+    finding: RuleFinding
+
+
+def findings(pipeline: Pipeline) -> Iterator[BrokenRule]:
     """Yield each finding in a pipeline with its rule, in the order of the codes."""
     yield from _findings_of(checked_codes(bool(pipeline.sections)), pipeline)
 
 
-def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
+def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[BrokenRule]:
     """Yield each finding of these rules in a pipeline."""
     for info in map(rule, codes):
         if info.check is not None:
             for finding in info.check(pipeline):
-                yield info, finding
+                yield BrokenRule(info, finding)
 
 
 def _title(pipeline: Pipeline) -> str:
@@ -150,7 +157,7 @@ def _title(pipeline: Pipeline) -> str:
     return "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
 
 
-def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
+def _with_places(broken_rules: tuple[BrokenRule, ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     """Return the findings as diagnostics, sorted by place and code.
 
     A finding about a value that comes from a list or from [defaults] has the place where the file states this value.
@@ -159,14 +166,14 @@ def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipe
     from dpcli.file.toml.syntax import text_of
 
     text = text_of(data)
-    path_in_file = {finding.path: pipeline.stated_at(finding.path) for _, finding in pairs}
+    path_in_file = {broken.finding.path: pipeline.stated_at(broken.finding.path) for broken in broken_rules}
     place_of_path = located(text, path_in_file.values())
     places = {path: place_of_path[stated] for path, stated in path_in_file.items()}
     names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
     lines = text.split("\n")
     title = _title(pipeline)
     diagnostics = []
-    for info, finding in sorted(pairs, key=lambda pair: (places[pair[1].path], pair[0].code)):
+    for info, finding in sorted(broken_rules, key=lambda broken: (places[broken.finding.path], broken.info.code)):
         line, column = places[finding.path]
         severity = finding.severity or info.severity
         key = key_text(finding.path, names)

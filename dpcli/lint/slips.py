@@ -8,7 +8,7 @@ from math import ceil, sqrt
 
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
-from dpcli.lint.composition import PLACE
+from dpcli.lint.composition import LIST_INDEX
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import entry_mentions
 from dpcli.mechanisms.sampling.schemes import Batched
@@ -39,7 +39,7 @@ def _short_runs(pipeline: Pipeline) -> Iterator[RuleFinding]:
         passes = rate * _steps(entry, rate)
         if entry.epochs is not None or passes >= 1:
             return  # the file also states epochs or a whole pass, so that a short run is probably meant
-        is_described = PLACE.search(entry.name) or entry_mentions(SHORT_RUN, entry)
+        is_described = LIST_INDEX.search(entry.name) or entry_mentions(SHORT_RUN, entry)
         if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < SHARE_OF_A_PASS and not is_described:
             message = (
                 f"{entry.steps} steps at a rate of {float(rate):.4g} are {float(passes):.2g} of one pass over the data: state "

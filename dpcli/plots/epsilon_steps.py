@@ -9,7 +9,7 @@ from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Chart
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import part_names
 from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
@@ -81,7 +81,7 @@ def _with_named(pipeline: Pipeline, entries: list[Entry]) -> Pipeline:
         name = wanted.pop()
         if name not in kept:
             kept.add(name)
-            wanted += named(by_name[name].spec)
+            wanted += part_names(by_name[name].spec)
     return replace(pipeline, mechanisms=tuple(entry for entry in pipeline.mechanisms if entry.name in kept))
 
 

@@ -1,12 +1,10 @@
 """Streams of random words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
 
-The private stream adds entropy of the operating system to OpenSSL's generator before each draw. The stream itself has no state, so a
-checkpoint cannot save one, a fork cannot copy one, and a resumed run cannot replay one. Only `insecure_seed` makes streams from a seed, and
-these have `private = False`.
+A private stream adds entropy of the operating system to OpenSSL's generator before each draw. It has no state of its own, so no checkpoint,
+fork or resumed run can repeat its numbers. Only `insecure_seed` makes streams from a seed. They have `private = False`.
 
-Noise is drawn in floating point. As in all DP-SGD software, it is an assumption that sums in float32 protect as well as sums of real
-numbers. An adversary may study the last bits of a release. A release to such an adversary needs discrete noise (Mironov 2012; Jin et al.
-2022, arXiv:2112.05307).
+Noise is drawn in floating point. As in all DP-SGD software, it is assumed that sums in float32 protect as well as sums of real numbers. An
+adversary who studies the last bits of a release calls for discrete noise (Mironov 2012; Jin et al. 2022, arXiv:2112.05307).
 """
 
 from __future__ import annotations
@@ -31,10 +29,8 @@ if TYPE_CHECKING:
 else:
     ssl = lazy("ssl")
 
-# Largest draw, in numbers, from the cryptographic generator. It gives about 3 * 10^8 numbers per second and core, so that the largest draw
-# takes some 0.03 s.
-CRYPTOGRAPHIC_LIMIT = 10**7
-CHUNK = 2**16  # number of numbers that are computed together; they fit into the cache of a core
+CRYPTOGRAPHIC_LIMIT = 10**7  # largest draw from the cryptographic generator, in numbers; it takes about 0.03 s
+CHUNK = 2**16  # count of the numbers that are computed together; they fit into the cache of a core
 
 
 class Stream(Protocol):
@@ -56,10 +52,10 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SystemStream:
-    """OpenSSL's cryptographic generator (AES-256 in counter mode). It is ten times as fast as the operating system's generator.
+    """OpenSSL's cryptographic generator (AES-256 in counter mode), which is ten times as fast as the operating system's.
 
-    Fresh entropy of the operating system is added before every draw. A forked process, or an image of a machine that is started twice,
-    therefore does not repeat the numbers.
+    Fresh entropy of the operating system is added before every draw. A forked process, or a copy of a virtual machine, therefore does not
+    repeat the numbers.
 
     Source: Barker & Kelsey 2015, NIST SP 800-90A, Section 10.2.1.
     """
@@ -75,10 +71,13 @@ class SystemStream:
 
 
 class SeededStream:
-    """A stream of words that follow from a seed, for tests and debugging only. Anybody who knows the seed can subtract the noise.
+    """A stream whose words are computed from a seed, for tests and debugging only. Whoever knows the seed can subtract the noise.
 
-    The stream can be used only by the process that made it, and cannot be pickled or copied. A second copy would repeat the words of the
-    first.
+    The stream works only in the process that made it, and cannot be pickled or copied, because a copy would repeat its words.
+
+    Args:
+        seed: Seed, at least 0.
+        path: Numbers that tell apart the streams of one seed.
     """
 
     __slots__ = ("_bits", "_process")
@@ -134,18 +133,18 @@ def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
 def normals(count: int, stream: Stream) -> Reals:
     """Return `count` independent draws from N(0, 1) in float64.
 
-    Up to CRYPTOGRAPHIC_LIMIT numbers come from the words of the stream. More numbers come from a fresh generator for this draw (Philox with
-    a random key of 128 bits; torch's generator on the CPU uses only 32 bits of its seed).
+    Up to CRYPTOGRAPHIC_LIMIT numbers come from the words of the stream. More numbers come from a fresh Philox generator with a random key
+    of 128 bits. (Torch's generator on the CPU uses only 32 bits of its seed.)
     """
-    return box_muller(stream, count) if cryptographic_size(count) else stream.bulk().standard_normal(count)
+    return box_muller(stream, count) if is_cryptographic_size(count) else stream.bulk().standard_normal(count)
 
 
-def cryptographic(count: int, stream: Stream) -> bool:
+def is_cryptographic(count: int, stream: Stream) -> bool:
     """Return whether all of `count` numbers come from the cryptographic generator. The privacy statement reports this."""
-    return stream.private and cryptographic_size(count)
+    return stream.private and is_cryptographic_size(count)
 
 
-def cryptographic_size(count: int) -> bool:
+def is_cryptographic_size(count: int) -> bool:
     """Return whether `count` numbers are few enough to be drawn from the words of a stream."""
     return count <= CRYPTOGRAPHIC_LIMIT
 
@@ -153,32 +152,32 @@ def cryptographic_size(count: int) -> bool:
 def box_muller(stream: Stream, count: int) -> Reals:
     """Return `count` independent draws from N(0, 1) in float64.
 
-    The radius is sqrt(-2 log u), where u in (0, 1] is a multiple of 2^-53. Values reach 8.57 standard deviations. The mass beyond, which
-    is missing, is below 10^-16. The angle is pi v, where v in [-1, 1) is a multiple of 2^-31. The angle, its cosine and its sine are in
-    single precision. Their errors together are less than 5e-7 of the radius.
+    A point with radius r = sqrt(-2 log u) and angle pi v gives two draws, r cos(pi v) and r sin(pi v). Here u in (0, 1] is a uniform
+    multiple of 2^-53, and v in [-1, 1) is a uniform multiple of 2^-31. Draws reach 8.57 standard deviations, and the mass beyond is below
+    10^-16. The angle, its cosine and its sine are in single precision, with a total error below 5e-7 of the radius.
 
     Source: Box & Muller 1958.
     """
-    return _filled(stream, np.empty(count + count % 2), 1.0)[:count]
+    return _fill(stream, np.empty(count + count % 2), 1.0)[:count]
 
 
-def singles(count: int, std: float, stream: Stream) -> Singles:
+def float32_normals(count: int, std: float, stream: Stream) -> Singles:
     """Return `count` independent draws from N(0, std^2) in float32. Up to CRYPTOGRAPHIC_LIMIT numbers, std is rounded up to float32."""
-    if not cryptographic_size(count):
+    if not is_cryptographic_size(count):
         return (normals(count, stream) * std).astype(np.float32)
     scale = np.float32(std)
     upper = scale if float(scale) >= std else np.nextafter(scale, np.float32(np.inf))
-    return _filled(stream, np.empty(count + count % 2, np.float32), float(upper))[:count]
+    return _fill(stream, np.empty(count + count % 2, np.float32), float(upper))[:count]
 
 
-def _filled(stream: Stream, drawn: NDArray[Any], std: float) -> NDArray[Any]:
+def _fill(stream: Stream, out: NDArray[Any], std: float) -> NDArray[Any]:
     """Fill an array of even length with draws from N(0, std^2) in the precision of the array, and return it."""
-    for start in range(0, len(drawn), CHUNK):
-        _fill(stream, drawn[start : start + CHUNK], std)
-    return drawn
+    for start in range(0, len(out), CHUNK):
+        _fill_chunk(stream, out[start : start + CHUNK], std)
+    return out
 
 
-def _fill(stream: Stream, out: NDArray[Any], std: float) -> None:
+def _fill_chunk(stream: Stream, out: NDArray[Any], std: float) -> None:
     """Write draws from N(0, std^2) to `out` by the method of `box_muller`.
 
     The steps work in place, because new memory for each step would cost more time than the arithmetic.

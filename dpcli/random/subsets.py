@@ -2,9 +2,8 @@
 
 The draws are exact because privacy amplification depends on the sampling distribution.
 
-A Poisson sample takes each of n records with probability q. Its size has the distribution Binomial(n, q). Given the size, the sample is a
-uniform subset of that size. A draw of the size and then of the subset is therefore equivalent to n coins, and its cost grows with the
-sample and not with n.
+A Poisson sample takes each of n records with probability q. Its size has the distribution Binomial(n, q), and given its size, it is a
+uniform subset. To draw the size and then the subset is therefore equivalent to n coin tosses, but costs time in proportion to the sample.
 """
 
 from __future__ import annotations
@@ -23,28 +22,27 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-SPARSE = 256  # a subset with less than one in 256 of the integers is drawn and sorted; a larger one is marked in an array of all integers
+SPARSE = 256  # a subset of less than one in 256 integers is drawn and sorted; a larger one is marked in an array of all integers
 
 
-def below(stream: Stream, limit: int, count: int) -> Indices:
+def uniform_integers(stream: Stream, limit: int, count: int) -> Indices:
     """Return `count` independent integers, each uniform on 0 .. limit - 1, for limit in [1, 2^63].
 
     A word below the largest multiple of `limit` up to 2^64 is taken modulo `limit`. Any other word is drawn again.
     """
-    last = np.uint64(2**64 - 2**64 % limit - 1)
+    largest_word = np.uint64(2**64 - 2**64 % limit - 1)
     drawn = np.empty(0, np.uint64)
     while len(drawn) < count:
         words = stream.words(count - len(drawn))
-        drawn = np.concatenate((drawn, words[words <= last]))
+        drawn = np.concatenate((drawn, words[words <= largest_word]))
     return (drawn % np.uint64(limit)).astype(np.int64)
 
 
-def subset(stream: Stream, size: int, count: int) -> Indices:
+def uniform_subset(stream: Stream, size: int, count: int) -> Indices:
     """Return a uniform subset of `count` of the integers 0 .. size - 1, in increasing order.
 
-    By symmetry, the first `count` different values of an endless sequence of independent uniform values are such a subset. Each round draws
-    only the number of missing values. The sequence then never goes beyond the value that completes the subset, so every drawn value
-    belongs to it.
+    By symmetry, the first `count` different values of a sequence of independent uniform values are such a subset. Each round draws as many
+    values as are missing, so the sequence ends with the value that completes the subset.
     """
     is_sparse = count * SPARSE < size
     return _sorted_subset(stream, size, count) if is_sparse else _marked_subset(stream, size, count)
@@ -54,7 +52,7 @@ def _sorted_subset(stream: Stream, size: int, count: int) -> Indices:
     """Return the subset in time that grows with `count` only."""
     chosen = np.empty(0, np.int64)
     while len(chosen) < count:
-        chosen = np.sort(np.concatenate((chosen, below(stream, size, count - len(chosen)))))
+        chosen = np.sort(np.concatenate((chosen, uniform_integers(stream, size, count - len(chosen)))))
         chosen = chosen[np.concatenate(([True], chosen[1:] != chosen[:-1]))]
     return chosen
 
@@ -64,11 +62,11 @@ def _marked_subset(stream: Stream, size: int, count: int) -> Indices:
     marked_count = min(count, size - count)
     is_marked = np.zeros(size, bool)
     while missing := marked_count - int(np.count_nonzero(is_marked)):
-        is_marked[below(stream, size, missing)] = True
+        is_marked[uniform_integers(stream, size, missing)] = True
     return np.flatnonzero(is_marked if marked_count == count else ~is_marked)
 
 
-def order(stream: Stream, size: int) -> Indices:
+def permutation(stream: Stream, size: int) -> Indices:
     """Return a uniform order of the integers 0 .. size - 1.
 
     The integers are sorted by independent words. If two words are equal, all words are drawn again.
@@ -81,7 +79,7 @@ def order(stream: Stream, size: int) -> Indices:
             return np.asarray(ranks, np.int64)
 
 
-def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
+def distinct_subsets(stream: Stream, limit: int, count: int, rows: int) -> Indices:
     """Return `rows` independent uniform subsets of `count` of the integers 0 .. limit - 1, one per row (Floyd's algorithm).
 
     In round j = limit - count .. limit - 1, a row draws r from 0 .. j. It takes r, or j if it already has r. After each round, the row is
@@ -90,14 +88,14 @@ def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
     chosen = np.empty((rows, count), np.int64)
     for column in range(count):
         newest = limit - count + column
-        drawn = below(stream, newest + 1, rows)
+        drawn = uniform_integers(stream, newest + 1, rows)
         taken = (chosen[:, :column] == drawn[:, None]).any(axis=1)
         chosen[:, column] = np.where(taken, newest, drawn)
     return chosen
 
 
-PRECISION = 128  # number of bits of the first table; a draw that it does not decide (about one in 2^80) uses more bits
-GUARD = 16  # number of bits; weights below 2^16 units are covered by the bound on the tail
+PRECISION = 128  # number of bits of the first table; about one draw in 2^80 needs more
+GUARD = 16  # a table ends at weights below 2^GUARD units; the bound on the tail covers the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +116,9 @@ class BinomialTable:
     upper: list[int]
 
     def decide(self, u: int) -> int | None:
-        """Return the smallest k with U < F(k), if it is the same for every U in [u, u + 1) 2^-bits.
+        """Return the smallest k with U < F(k), where u is U in units of 2^-bits, rounded down.
 
-        Return None if it is not, or if it lies beyond the end of the table.
+        Return None if u does not determine k, or if k is beyond the end of the table.
         """
         index = bisect_left(self.lower, u + 1)
         if index == len(self.lower):
@@ -136,9 +134,8 @@ class Binomial:
         trials: Number of trials, at least 0.
         rate: Probability of success of a trial, in [0, 1].
 
-    It inverts a uniform number U with an infinite number of bits, so a draw is the smallest k with U < F(k). The first bits of U are
-    compared with bounds on F, which come from integer arithmetic with outward rounding. If the bounds do not decide, U gets more bits and F
-    more precision.
+    A draw is the smallest k with U < F(k), for a uniform number U with an infinite number of bits. The first bits of U are compared with
+    certified bounds on F, which are computed in integers with outward rounding. If they do not decide, the number of bits is doubled.
     """
 
     __slots__ = ("_rate", "_tables", "_trials")
@@ -163,7 +160,7 @@ class Binomial:
     def _table(self, bits: int) -> BinomialTable:
         """Return the table of this precision, which is computed once."""
         if bits not in self._tables:
-            self._tables[bits] = table(self._trials, self._rate, bits)
+            self._tables[bits] = binomial_table(self._trials, self._rate, bits)
         return self._tables[bits]
 
 
@@ -172,24 +169,24 @@ def _bits(stream: Stream, count: int) -> int:
     return int.from_bytes(stream.words(count // 64).tobytes(), "little")
 
 
-def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
+def binomial_table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
     """Return bounds on the distribution function of Binomial(trials, rate), 0 < rate < 1.
 
-    The weights start with 2^bits at the mode. The others follow from w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), rounded down for lower
-    bounds and up for upper bounds. The ratio decreases with k, so the sum of the weights beyond the last is at most a geometric series.
+    The weight of the mode is 2^bits. The other weights follow from w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), rounded down for lower
+    bounds and up for upper bounds. This ratio decreases with k, so a geometric series bounds the weights beyond the last one.
     """
     odds = rate / (1 - rate)
     mode = min(int((trials + 1) * rate), trials)
-    up = _side(trials - mode, mode, odds, bits)
-    down = _side(mode, trials - mode, 1 / odds, bits)
-    low, high = down.low[:0:-1] + up.low, down.high[:0:-1] + up.high
-    least, most = sum(low), sum(high) + down.rest + up.rest
+    above = _weights_on_side(trials - mode, mode, odds, bits)
+    below = _weights_on_side(mode, trials - mode, 1 / odds, bits)
+    lower, upper = below.lower[:0:-1] + above.lower, below.upper[:0:-1] + above.upper
+    least_total, largest_total = sum(lower), sum(upper) + below.tail + above.tail
     return BinomialTable(
         bits=bits,
-        first=mode - len(down.low) + 1,
-        before=_upwards(down.rest << bits, least),
-        lower=[(total << bits) // most for total in accumulate(low)],
-        upper=[_upwards((down.rest + total) << bits, least) for total in accumulate(high)],
+        first=mode - len(below.lower) + 1,
+        before=_divide_up(below.tail << bits, least_total),
+        lower=[(partial_sum << bits) // largest_total for partial_sum in accumulate(lower)],
+        upper=[_divide_up((below.tail + partial_sum) << bits, least_total) for partial_sum in accumulate(upper)],
     )
 
 
@@ -198,27 +195,32 @@ class ModeSideWeights:
     """Bounds on the weights on one side of the mode.
 
     Attributes:
-        low, high: Lower and upper bounds on the weights, from the mode outwards.
-        rest: Upper bound on the sum of the weights beyond.
+        lower, upper: Bounds on the weights, from the mode outwards.
+        tail: Upper bound on the sum of the weights beyond.
     """
 
-    low: list[int]
-    high: list[int]
-    rest: int
+    lower: list[int]
+    upper: list[int]
+    tail: int
 
 
-def _side(left: int, passed: int, odds: Fraction, bits: int) -> ModeSideWeights:
-    """Return the weights of `left` more counts on one side of the mode, where w_{j+1} / w_j = (left - j) odds / (passed + j + 1)."""
-    low, high = [1 << bits], [1 << bits]
-    for j in range(left):
-        up, down = (left - j) * odds.numerator, (passed + j + 1) * odds.denominator
-        if low[-1] >> GUARD == 0:  # far below the weight of the mode, so up < down
-            return ModeSideWeights(low, high, _upwards(high[-1] * up, down - up))
-        low.append(low[-1] * up // down)
-        high.append(_upwards(high[-1] * up, down))
-    return ModeSideWeights(low, high, 0)
+def _weights_on_side(remaining: int, passed: int, odds: Fraction, bits: int) -> ModeSideWeights:
+    """Return the weights on one side of the mode, where w_{j+1} / w_j = (remaining - j) odds / (passed + j + 1).
+
+    Args:
+        remaining: Number of counts on this side of the mode.
+        passed: Number of counts on the other side.
+    """
+    lower, upper = [1 << bits], [1 << bits]
+    for j in range(remaining):
+        numerator, denominator = (remaining - j) * odds.numerator, (passed + j + 1) * odds.denominator
+        if lower[-1] >> GUARD == 0:  # far below the weight of the mode, so the ratio is below 1
+            return ModeSideWeights(lower, upper, _divide_up(upper[-1] * numerator, denominator - numerator))
+        lower.append(lower[-1] * numerator // denominator)
+        upper.append(_divide_up(upper[-1] * numerator, denominator))
+    return ModeSideWeights(lower, upper, 0)
 
 
-def _upwards(numerator: int, denominator: int) -> int:
+def _divide_up(numerator: int, denominator: int) -> int:
     """Return the quotient rounded up, for a positive denominator."""
     return -(-numerator // denominator)

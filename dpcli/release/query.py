@@ -162,6 +162,13 @@ class Query:
         """Return whether the keys are taken from the data and shown if many units have them."""
         return False
 
+    def own_key_problems(self) -> Iterator[Problem]:
+        """Yield a problem if the query chooses a value of a column for each value of this column."""
+        column = getattr(self, "column", None)
+        if column in self.by:
+            counted = f'other columns than "column"; measure = "count" with by = ["{column}"] counts the rows of each of its values'
+            yield ("by",), counted, f'"{column}"'
+
     def key_problems(self, source: Source) -> Iterator[Problem]:
         """Yield the problems of the columns of `by`: a repeated column, undeclared keys, or keys of a type that cannot be shown."""
         for position, name in enumerate(self.by):
@@ -228,10 +235,10 @@ class NoisyQuery(Query):
         """Return the number of rows in a key for which an error is stated, and words for it.
 
         The number is the declared size of the dataset, or an even share of it for each key of `by`. Without a declared size, and with a
-        `where`, the true number is private, and SOME_ROWS is assumed.
+        `where` or with keys that are not declared, the true number is private, and SOME_ROWS is assumed.
         """
         in_key = " in a key" if self.by else ""
-        declared = None if self.where else setting.dataset_size
+        declared = None if self.where or self.shows_keys else setting.dataset_size
         if declared is None:
             return SOME_ROWS, f"for {SOME_ROWS:,} rows{in_key}"
         if not self.by:

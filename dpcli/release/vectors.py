@@ -138,10 +138,15 @@ def noisy_vector_of(
     return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
 
 
-def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
-    """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta."""
+def shown_keys(
+    query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float, suffix: str = "", part: float = 1.0
+) -> QueryRelease:
+    """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta.
+
+    `part` is that of `noisy_vector`.
+    """
     norms = sensitivity(setting.adjacency, contribution)
-    law = _law(query, setting.cost, norms, 1.0, 1.0)
+    law = _law(query, setting.cost, norms, part, 1.0)
     spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
@@ -150,7 +155,7 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
         f"a key is shown if its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: a key that only one "
         f"unit has is shown with probability at most {delta:g}"
     )
-    return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
+    return QueryRelease(suffix, "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
 
 
 def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:

@@ -102,8 +102,8 @@ def open_session(
         inputs, are_equal: As in `Session.require_same`.
 
     Raises:
-        InputError: Without --resume, the folder already has a session. With --resume, it has none or one that cannot be read, the file
-            or an input has changed since the session began, or the session began with a ledger and none is given, or the reverse.
+        InputError: Without --resume, the folder already has a session. With --resume, it has no session that can be read. Or the file or
+            an input has changed since the session began. Or only one of the two, the start and --resume, has a ledger.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)

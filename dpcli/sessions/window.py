@@ -1,8 +1,8 @@
-"""The window of a session, which is the list of blocks of its dataset that it reads. It is known before any record is read or charged.
+"""The window of a session: the blocks of its dataset that it reads and charges.
 
-A ledger may divide a dataset into blocks, such as days, weeks or values of a column. Each block has its own budget. A run reads the blocks
-of its window, and each of them is charged. The window comes from privacy.window of the file or, if the file has none, from --window. It is
-then written into the pipeline, and is thus part of the fingerprint, of the charge, of a resumed session and of the statement.
+A ledger may divide a dataset into blocks, such as days, weeks or values of a column. Each block has its own budget. The window comes from
+privacy.window of the file or, if the file has none, from --window. It is written into the pipeline before any record is read or charged,
+and is thus part of the fingerprint, of the charge, of a resumed session and of the statement.
 """
 
 from __future__ import annotations
@@ -51,29 +51,32 @@ class Windowed(Protocol):
 Plan = TypeVar("Plan", bound=Windowed)
 
 
-def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) -> Plan:
+def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> Plan:
     """Return the plan restricted to its window. The window is written into its pipeline, and only the rows of the window are read.
 
     The plan is returned unchanged if the dataset is not divided into blocks. All rows are read if the data are not a table with the column
-    that assigns rows to blocks. given: blocks that --window names.
+    that assigns rows to blocks.
+
+    Args:
+        flag: Blocks that --window names.
 
     Raises:
         InputError: The window is missing, or contradicts the window in the file. --window was given without a ledger that has blocks. Or
             the name of the column with the owners contradicts the unit in the file.
     """
     if ledger is None:
-        if given:
-            raise InputError(f"--window: expected --ledger with it, because {given[0][:60]!a} names blocks of a ledger")
+        if flag:
+            raise InputError(f"--window: expected --ledger with it, because {flag[0][:60]!a} names blocks of a ledger")
         _require_bounded(plan, None)
         return plan
-    blocks = ledger.stated_window(plan.pipeline, ledger.resolve_trailing(given))
+    blocks = ledger.stated_window(plan.pipeline, ledger.resolve_trailing(flag))
     family = ledger.state().open_terms().family
     if family is None:
         _require_bounded(plan, None)
         return plan
     if plan.pipeline.privacy.window is None:
         plan = plan.over(spelled(family, blocks))
-    plan = plan.on_rows(in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
+    plan = plan.on_rows(rows_in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
     each_row_has_a_block = plan.rows is not None or len(blocks) == 1
     _require_bounded(plan, family if each_row_has_a_block else None)
     return plan
@@ -94,7 +97,7 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
         require_bounded(plan.pipeline.privacy.unit, column, family, plan.path, key, "this run")
 
 
-def as_begun(plan: Plan, window: Sequence[str], rows: object) -> Plan:
+def as_at_start(plan: Plan, window: Sequence[str], rows: object) -> Plan:
     """Return the plan as it was when its session began. Commands that read the results of a session use it.
 
     Args:
@@ -109,7 +112,7 @@ def as_begun(plan: Plan, window: Sequence[str], rows: object) -> Plan:
     return plan.on_rows(rows_from_content(rows, blocks))
 
 
-def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
+def rows_in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
     """Return the rows of the window if the table has the column that assigns rows to blocks; None otherwise.
 
     The header of a .csv file or the schema of a .parquet file decides this. A .jsonl file has neither, and its private records must not

@@ -42,22 +42,23 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
     """
     assert plan.trials is not None
     state_file = os.path.join(plan.folder, SEARCH)
-    books = SweepCharges(ledger, f"{reason('sweep', plan.path, plan.pipeline)}: the whole search")
+    charges = SweepCharges(ledger, f"{reason('sweep', plan.path, plan.pipeline)}: the whole search")
     with exclusive(plan.folder):
-        state = _resume_or_begin(plan, state_file, books)
+        state = _resume_or_begin(plan, state_file, charges)
         if "draws" in state and "chosen" not in state:
             failures = _make_trials(plan, processes, state_file, state)
             if failures:
                 return PrivateSelection(plan, "", None, None, plan.folder, failures)
         if "draws" in state:
             _release_best(plan, state_file, state)
-            books.commit(state["charge"])
+            charges.commit(state["charge"])
     return _selection(plan, state["chosen"])
 
 
-def _resume_or_begin(plan: SweepPlan, state_file: str, books: SweepCharges) -> dict[str, Any]:
+def _resume_or_begin(plan: SweepPlan, state_file: str, charges: SweepCharges) -> dict[str, Any]:
     """Return the saved state of the search. For a new search, draw its trials, charge it and save the state."""
-    fingerprint = hashlib.sha256(repr((plan.trials, plan.better, [v.fingerprint for v in plan.variants])).encode()).hexdigest()
+    content = (plan.trials, plan.better, [variant.fingerprint for variant in plan.variants])
+    fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
     if os.path.lexists(state_file):
         state = _read_state(state_file)
         if (state.get("schema"), state.get("fingerprint")) != (SCHEMA, fingerprint):
@@ -65,12 +66,12 @@ def _resume_or_begin(plan: SweepPlan, state_file: str, books: SweepCharges) -> d
                 f"{plan.folder}: the file has changed since this search began: a changed file needs another search, with a "
                 "separate cost, in a new folder (sweep.output)"
             )
-        books.require_same(state["charge"], plan.folder)
+        charges.require_same(state["charge"], plan.folder)
         return state
     if os.path.lexists(os.path.join(plan.folder, BEST)):
         raise InputError(f"{plan.folder}: expected a new folder, found the model of an earlier search in it")
     assert plan.trials is not None
-    charge = books.charge(plan.variants[0].plan.pipeline)
+    charge = charges.charge(plan.variants[0].plan.pipeline)
     state = {
         "schema": SCHEMA,
         "fingerprint": fingerprint,
@@ -95,17 +96,19 @@ def _save_state(state_file: str, state: Mapping[str, Any]) -> None:
 
 
 def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[str, Any]) -> tuple[str, ...]:
-    """Make the missing trials, and save the choice of the best. Return the failures. If there is a failure, no trial is chosen."""
+    """Make the missing trials, choose the best and save the choice. If a trial fails, choose none and return the failures."""
     variants = [plan.variants[index] for index in state["draws"]]
     jobs = [job_of(plan, variant, os.path.join(plan.folder, TRIALS, f"{number}")) for number, variant in enumerate(variants, 1)]
     answers = saved_answers(jobs)
+    missing_jobs = [job for job in jobs if job.folder not in answers]
     with Pool(processes) as pool:
-        answers |= {job.folder: answer for job, answer in pool.answers([job for job in jobs if job.folder not in answers])}
+        for job, answer in pool.answers(missing_jobs):
+            answers[job.folder] = answer
     failures = tuple(dict.fromkeys(answer.failure for answer in answers.values() if answer.failure is not None))
-    if not failures and len({answer.headline[0] for answer in answers.values()}) > 1:
-        failures = ("expected trials with the same first metric, found several",)
     if failures:
         return failures
+    if len({answer.headline[0] for answer in answers.values()}) > 1:
+        return ("expected trials with the same first metric, found several",)
     state["chosen"] = _best(plan.better, state["draws"], [answers[job.folder] for job in jobs])
     _save_state(state_file, state)
     return ()

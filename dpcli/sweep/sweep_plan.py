@@ -1,4 +1,4 @@
-"""The plan of a sweep, which is made before the first run, and the result of a sweep. Each point is a file with calibrated noise."""
+"""The plan of a sweep, which is made before the first run, and the results of a sweep. Each run is a file with calibrated noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.placeholders import find_calibrate
@@ -168,10 +168,10 @@ def plan_sweep(path: str) -> SweepPlan:
     assert better is not None
     if train.public is None:
         raise InputError(f"{path}: train.public: name data declared public, on which the runs of a sweep are compared")
-    solver = _Solver(path, _base_tables(tables, path), {})
+    calibration = _Calibration(path, _base_tables(tables, path), {})
     variants: list[Variant] = []
     for epsilon in sweep.epsilon:
-        variants += [solver.variant(epsilon, setting) for setting in settings if setting.is_for(epsilon)]
+        variants += [calibration.variant(epsilon, setting) for setting in settings if setting.is_for(epsilon)]
     trials = trials_of(path, sweep.tuning == "repeat-and-select", [variant.plan for variant in variants])
     folder = sweep.output or os.path.join("runs", f"{name_of(variants[0].plan)}-sweep")
     return SweepPlan(path, sweep, os.path.abspath(folder), tuple(variants), trials, better)
@@ -183,33 +183,40 @@ def name_of(plan: TrainingPlan) -> str:
     return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
 
 
+class _Calibrated(NamedTuple):
+    """Tables with numbers in place of "calibrate", and their plan."""
+
+    tables: Mapping[str, Any]
+    plan: TrainingPlan
+
+
 @dataclass(frozen=True, slots=True)
-class _Solver:
+class _Calibration:
     """The calibration of settings. Settings that differ only in [train] are calibrated once.
 
     Attributes:
         base: Tables that all runs share.
-        results: Calibrated tables and their plan, by the tables on which the noise depends.
+        results: Results by the tables on which the noise depends.
     """
 
     path: str
     base: Mapping[str, Any]
-    results: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
+    results: dict[str, _Calibrated]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
         """Return the variant of a setting at one epsilon."""
         tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
         if key not in self.results:
-            self.results[key] = self.solve(tables, epsilon, setting)
-        solved, plan = self.results[key]
-        tables = {**tables, "mechanism": solved["mechanism"]}
+            self.results[key] = self.calibrated(tables, epsilon, setting)
+        calibrated = self.results[key]
+        tables = {**tables, "mechanism": calibrated.tables["mechanism"]}
         text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
-        plan = replace(plan, train=read_train(text.encode(), self.path))
+        plan = replace(calibrated.plan, train=read_train(text.encode(), self.path))
         return Variant(epsilon, setting, text, plan, _digest([text, plan.parts()]))
 
-    def solve(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
-        """Return the tables with numbers in place of "calibrate", and their plan."""
+    def calibrated(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _Calibrated:
+        """Return the tables with noise that meets epsilon. Raises CannotCertify if there is none."""
         try:
             plan = plan_of(self.path, toml_text(tables).encode())
         except CannotCertify as problem:
@@ -221,7 +228,7 @@ class _Solver:
             raise CannotCertify(
                 f"{self.path}: epsilon {epsilon!r}: found a certified epsilon of {plan.account.upper!r} after calibration"
             )
-        return tables, plan
+        return _Calibrated(tables, plan)
 
 
 def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal, localcontext
 from itertools import accumulate, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.canonical import tables_of
@@ -34,27 +34,27 @@ BITS = 160
 MOST_TRIALS = 10_000.0  # largest mean number of trials; the number is never cut off, so a larger mean would take too long
 
 
-def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
+def trials_of(path: str, is_private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
     """Return the distribution of the number of trials; None for public tuning.
 
     Args:
-        private: Whether the sweep is a private search.
+        is_private: Whether the sweep is a private search.
 
     Raises:
         InputError: The file does not account for this search, or accounts for a search although tuning is public.
     """
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
-    if not private and entries:
+    if not is_private and entries:
         raise InputError(
             f'{path}: sweep.tuning: expected "repeat-and-select", because every run would be charged for the search '
             f'"{entries[0].name}" of the file, found "public"'
         )
-    if private and len(entries) != 1:
+    if is_private and len(entries) != 1:
         raise InputError(
             f'{path}: sweep.tuning: expected one [[mechanism]] of type "repeat-and-select", which accounts for the search, found '
             f"{first_names(entry.name for entry in entries)}"
         )
-    return _checked_trials(path, entries[0], plans) if private else None
+    return _checked_trials(path, entries[0], plans) if is_private else None
 
 
 def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
@@ -90,8 +90,8 @@ def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
     with localcontext(Context(prec=DIGITS)):
         if uniform is None:
             uniform = Decimal(secrets.randbits(BITS)) / 2**BITS
-        least, masses = _MASSES[type(trials)](trials)
-        for number, cumulative in enumerate(accumulate(masses), least):
+        distribution = _DISTRIBUTIONS[type(trials)](trials)
+        for number, cumulative in enumerate(accumulate(distribution.probabilities), distribution.least):
             if uniform < cumulative:
                 return number
     raise AssertionError("the probabilities go on without end")
@@ -102,40 +102,49 @@ def draw_settings(trials: Trials, settings: int) -> list[int]:
     return [secrets.randbelow(settings) for _ in range(draw_count(trials))]
 
 
-Masses = tuple[int, Iterator[Decimal]]  # the least number of trials, and the probabilities of that number and of all larger numbers
+class TrialNumbers(NamedTuple):
+    """The distribution of the number of trials.
+
+    Attributes:
+        least: Smallest possible number.
+        probabilities: Probability of that number, and of each larger number in order.
+    """
+
+    least: int
+    probabilities: Iterator[Decimal]
 
 
-def _negative_binomial(trials: Any) -> Masses:
+def _negative_binomial(trials: Any) -> TrialNumbers:
     """Return the distribution of Definition 1 of the paper: P(k+1) / P(k) = (1-gamma) (k+eta) / (k+1) for k >= 1."""
     eta, gamma = Decimal(trials.eta), Decimal(trials.gamma)
     with localcontext(Context(prec=DIGITS + max(0, -eta.adjusted()))):  # gamma^-eta - 1 loses this number of digits
         start = (1 - gamma) * (eta / (gamma**-eta - 1) if eta else -1 / gamma.ln())
-    return 1, _by_ratios(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1))
+    return TrialNumbers(1, _by_ratios(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1)))
 
 
-def _poisson(trials: Any) -> Masses:
+def _poisson(trials: Any) -> TrialNumbers:
     """Return the Poisson distribution: P(k+1) / P(k) = mean / (k+1)."""
     mean = Decimal(trials.mean)
-    return 0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1))
+    return TrialNumbers(0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1)))
 
 
-def _binomial(trials: Any) -> Masses:
+def _binomial(trials: Any) -> TrialNumbers:
     """Return the binomial distribution: P(k+1) / P(k) = p (most-k) / ((1-p) (k+1)) with p = mean / most."""
     most = trials.most
     with localcontext(Context(prec=DIGITS + len(str(most)))):  # the power loses this number of digits
         share = Decimal(trials.mean) / most
         start, odds = (1 - share) ** most, share / (1 - share)
-    return 0, _by_ratios(start, 0, lambda k: odds * (most - k) / (k + 1))
+    return TrialNumbers(0, _by_ratios(start, 0, lambda k: odds * (most - k) / (k + 1)))
 
 
-def _by_ratios(mass: Decimal, least: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
+def _by_ratios(probability: Decimal, least: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
     """Yield probabilities, given the first one and the ratio of each to the one before it."""
     for k in count(least):
-        yield mass
-        mass *= ratio(k)
+        yield probability
+        probability *= ratio(k)
 
 
-_MASSES: dict[type, Callable[[Any], Masses]] = {
+_DISTRIBUTIONS: dict[type, Callable[[Any], TrialNumbers]] = {
     NegativeBinomial: _negative_binomial,
     PoissonTrials: _poisson,
     BinomialTrials: _binomial,

@@ -1,10 +1,11 @@
 """The noise of the training steps, which an entry of the file declares. It is independent from step to step, or correlated.
 
-Steps receive their noise as float32. A decoder turns independent Gaussians z into correlated noise w, and stores only a few vectors. For
-Toeplitz and banded encoders C, the decoder solves C w = z by substitution. For a tree, it estimates each prefix sum from a few noisy nodes.
+A decoder turns independent Gaussians z into correlated noise w, and stores only a few vectors. For Toeplitz and banded encoders C, it
+solves C w = z by substitution. For a tree, it estimates each prefix sum from a few noisy nodes.
 
-The encoder of a banded matrix mechanism is optimised for prefix sums. The search looks for the least error among encoders of equal cost.
-Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4. Here the encoder is parametrised by its columns, and L-BFGS optimises it.
+The encoder of a banded matrix mechanism is optimised: among encoders of equal cost, L-BFGS searches for the least error on prefix sums.
+
+Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4. Here the encoder is parametrised by its columns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, 
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
-from dpcli.random.streams import Stream, normals, singles
+from dpcli.random.streams import Stream, float32_normals, normals
 from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Independent:
     __slots__ = ("_std", "_stream")
 
     def __init__(self, std: float, stream: Stream) -> None:
-        self._std = checked_std(std)
+        self._std = require_std(std)
         self._stream = stream
 
     @property
@@ -68,27 +69,29 @@ class Independent:
         return self._std
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        return split(singles(number_count(shapes), self._std, self._stream), shapes)
+        return split(float32_normals(number_count(shapes), self._std, self._stream), shapes)
 
 
 class Correlated(ABC):
     """Noise that is correlated from step to step, as in DP-FTRL.
 
-    The accountant prices the release of C x + z. Here x holds the sums of the steps, C is the encoder, and z holds independent Gaussians. A
-    decoder computes the noisy sums from C x + z, so they are post-processing. The noise of a step is the decoded part of z.
+    The accountant prices the release of C x + z. Here x are the sums of the steps, C is the encoder, and z are independent Gaussians. The
+    noisy sums are x + w with C w = z, so they are post-processing of that release.
 
     The state contains the noise of past steps. A reader of the state and of the released models could compute sums without noise. The state
-    therefore stays in this process: it is never saved, pickled, copied or used after a fork. If a run is interrupted, its remaining steps
-    cannot continue the same noise, and the run is charged for all of its steps.
+    therefore stays in this process: it is never saved, pickled, copied or used after a fork. An interrupted run cannot continue its noise,
+    and is charged for all of its steps.
 
     Args:
         std: Standard deviation of z, which is noise_multiplier times the bound on one example's contribution to a step.
+        stream: Source of z.
+        iterations: Number of steps that the accountant covers.
     """
 
     __slots__ = ("_iterations", "_process", "_std", "_step", "_stream")
 
     def __init__(self, std: float, stream: Stream, iterations: int) -> None:
-        self._std = checked_std(std)
+        self._std = require_std(std)
         self._stream = stream
         self._iterations = iterations
         self._step = 0
@@ -152,7 +155,7 @@ def number_count(shapes: Shapes) -> int:
     return sum(shape.numel() for shape in shapes.values())
 
 
-def checked_std(std: float) -> float:
+def require_std(std: float) -> float:
     """Return the standard deviation unchanged. Raises InternalError unless it is positive and finite: no step may be without noise."""
     if not 0.0 < std < math.inf:
         raise InternalError(f"expected noise of a positive finite standard deviation, found {std!r}")
@@ -223,12 +226,16 @@ class BufferedToeplitz(Correlated):
 class Tree(Correlated):
     """Noise of a binary tree, in which every complete node releases its sum with independent Gaussian noise.
 
-    The estimate of a node combines its own value with the estimates of its two children, weighted by precision. With variances 1 and 2 v,
-    the estimate has variance v' = 2 v / (2 v + 1), and the weight of the node's own value is v'. A prefix sum is the sum of the estimates
-    of the nodes that correspond to the binary digits of its length. The noise of a step is the difference of two prefix sums. The state
-    has at most one node for each level. After the last step of one of several trees, another one begins with fresh noise.
+    The estimate of a node combines its own value, of variance 1, with the sum of the estimates of its two children, of variance 2 v. The
+    weights are inverse to the variances. The estimate then has variance v' = 2 v / (2 v + 1), and the node's own value has weight v'.
 
-    sizes: Number of steps of each tree.
+    A prefix sum is the sum of the estimates of the nodes that correspond to the binary digits of its length. The noise of a step is the
+    difference of two prefix sums. The state has at most one node for each level.
+
+    Args:
+        std: As in `Correlated`.
+        stream: As in `Correlated`.
+        sizes: Number of steps of each tree. After the last step of a tree, the next one begins with fresh noise.
 
     Source: Kairouz et al. 2021, arXiv:2103.00039, Algorithm 1 and Appendix B (estimates from below, after Honaker 2015).
     """
@@ -290,7 +297,7 @@ def _toeplitz(spec: ToeplitzSpec, bound: float, stream: Stream) -> Noise:
     return Banded(columns, spec.noise_multiplier * bound, stream)
 
 
-def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise:
+def _buffered_toeplitz(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise:
     """Return the noise of a buffered Toeplitz encoder."""
     decays, scales = np.array(spec.buf_decay), np.array(spec.output_scale)
     return BufferedToeplitz(decays, scales, spec.noise_multiplier * bound, stream, spec.iterations)
@@ -302,7 +309,7 @@ NOISES: dict[type[Spec], Callable[..., Noise]] = {
     TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.sizes),
     ToeplitzSpec: _toeplitz,
     BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),
-    BufferedToeplitzSpec: _buffered,
+    BufferedToeplitzSpec: _buffered_toeplitz,
 }
 
 
@@ -320,11 +327,11 @@ def first_weight(spec: Spec) -> float:
 
 def _columns(spec: BandedSpec) -> Reals:
     """Return the columns of the encoder of a banded mechanism, which cannot have more bands than steps."""
-    return optimised(spec.iterations, min(spec.bands, spec.iterations))
+    return optimise_banded(spec.iterations, min(spec.bands, spec.iterations))
 
 
 @lru_cache(maxsize=8)
-def optimised(steps: int, bands: int) -> Reals:
+def optimise_banded(steps: int, bands: int) -> Reals:
     """Return the columns of a banded encoder C with small error on prefix sums, as a read-only array.
 
     Row t of the result contains C[t, t], C[t + 1, t], ..., with zeros beyond the last step. Each row has Euclidean length 1. The search
@@ -336,19 +343,19 @@ def optimised(steps: int, bands: int) -> Reals:
 
     within_run = torch.arange(steps)[:, None] + torch.arange(bands) < steps
     starts = (best_toeplitz(steps, bands), square_root(bands))
-    initial = min((_normalised(torch.from_numpy(column) * within_run) for column in starts), key=_finite_error)
+    initial = min((_normalise(torch.from_numpy(column) * within_run) for column in starts), key=_finite_error)
     free = initial.clone().requires_grad_()
     search = torch.optim.LBFGS([free], max_iter=SEARCH_ROUNDS, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0.0)
 
     def closure() -> torch.Tensor:
         search.zero_grad()
-        loss = prefix_error(_normalised(free))
+        loss = prefix_error(_normalise(free))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     search.step(closure)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        best = min(initial, _normalised(free), key=_finite_error)
+        best = min(initial, _normalise(free), key=_finite_error)
     columns: Reals = best.numpy()
     columns.flags.writeable = False
     return columns
@@ -358,7 +365,7 @@ def best_toeplitz(steps: int, bands: int) -> Reals:
     """Return the coefficients c of a banded Toeplitz encoder with small error on prefix sums, non-increasing from c_0 = 1.
 
     The search minimises |c|^2 sum_t (n - t) p_t^2. Here p is the first column of A C^-1, by c * p = (1, 1, ...), and |c|^2 is the largest
-    cost of a column. It starts at the square root of A, and searches over the ratios of successive coefficients. With g the solution of
+    cost of a column. It starts at the square root of A, and searches over the ratios of successive coefficients. If g solves
     C^T g = ((n - t) p_t)_t, the derivative of half the sum by c_k is -sum_t g_t p_{t-k}.
     """
     start = square_root(bands)
@@ -384,7 +391,7 @@ def best_toeplitz(steps: int, bands: int) -> Reals:
     return np.asarray(np.cumprod(np.concatenate(([1.0], search.x))))
 
 
-def _normalised(columns: torch.Tensor) -> torch.Tensor:
+def _normalise(columns: torch.Tensor) -> torch.Tensor:
     """Return the columns scaled to Euclidean length 1."""
     lengths: torch.Tensor = columns.square().sum(1, keepdim=True).sqrt()
     return columns / lengths

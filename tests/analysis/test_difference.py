@@ -14,7 +14,7 @@ from dpcli.analysis.account import account
 from dpcli.analysis.difference import Difference, changes, difference
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import load, toml_document
-from dpcli.file.pipeline.series import paired, plain_entries
+from dpcli.file.pipeline.series import comparable_tables, plain_entries
 from dpcli.file.toml import syntax
 from dpcli.lint.sections import train_section
 
@@ -285,7 +285,7 @@ def test_a_list_in_the_place_of_one_value_is_a_change_of_that_key(compare, lists
         found = compare(other, one)
         assert sorted(key for each in keys(found) for key in each) == expected
         assert all(each.epsilon is not None for each in found.priced)
-        tables = paired(*(toml_document(text.encode(), "")[1] for text in (one, other)))[0]
+        tables = comparable_tables(*(toml_document(text.encode(), "")[1] for text in (one, other)))[0]
         for each in found.priced:
             tables = each.change.applied(tables)
         assert {entry["name"]: entry for entry in plain_entries(tables)["mechanism"]} == {

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpcli.audit.audit_result import ReplayCheck
-from dpcli.audit.noise_draws import Draws, draws_of
+from dpcli.audit.noise_draws import Draws, NoisyStep, noise_draws
 from dpcli.audit.noise_statistics import chi_square, detectable_factor, statistics
 from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
@@ -236,14 +236,14 @@ def test_what_would_have_been_found_is_found() -> None:
 
 
 def test_the_first_step_alone_is_taken_of_correlated_noise() -> None:
-    step = ({"w": np.zeros(3)}, {"w": np.ones(3)})
-    assert draws_of([[step, step]] * 4, 1.0, fresh=False).count == 4  # type: ignore[union-attr]
-    assert draws_of([[step, step]] * 4, 1.0, fresh=True).count == 8  # type: ignore[union-attr]
+    step = NoisyStep({"w": np.zeros(3)}, {"w": np.ones(3)})
+    assert noise_draws([[step, step]] * 4, 1.0, fresh=False).count == 4  # type: ignore[union-attr]
+    assert noise_draws([[step, step]] * 4, 1.0, fresh=True).count == 8  # type: ignore[union-attr]
 
 
 def test_noise_whose_shape_changes_is_no_table() -> None:
-    steps = [({"w": np.zeros(3)}, {"w": np.ones(size)}) for size in (3, 4)]
-    assert draws_of([steps], 1.0, fresh=True) is None
+    steps = [NoisyStep({"w": np.zeros(3)}, {"w": np.ones(size)}) for size in (3, 4)]
+    assert noise_draws([steps], 1.0, fresh=True) is None
 
 
 def test_repeats_and_correlations_of_coordinates_share_the_level_equally() -> None:

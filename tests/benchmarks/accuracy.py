@@ -49,6 +49,7 @@ FILES = (
 )
 SEEDS, QUICK_SEEDS, TUNING_SEEDS = range(1, 11), range(1, 4), (1001, 1002)
 QUICK_EPSILON = 3.0
+TUNED = "opacus, tuned"
 CONFIDENCE = 0.95  # of the interval of a difference
 RATE, PASSES = 0.01, 5  # of Adam without privacy, and its steps for each of the private run
 SAMPLING_RATE, LONGER = 0.25, 2  # of a trial on samples: it takes twice the steps, for half of the computation
@@ -172,8 +173,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), float(reach)
 
 
-def row(file: str, variant: Variant, seeds: Iterable[int], results: Results) -> str:
-    """Measure one file at one epsilon, and return its row of the table."""
+def compared(file: str, variant: Variant, seeds: Iterable[int], results: Results) -> tuple[dict[str, list[float]], str]:
+    """Measure one file at one epsilon: each way's accuracies, and in words what Opacus was tuned to."""
     plan = variant.plan
     if any(not isinstance(stage.entry.sampling or Unsampled("none"), Unsampled) for stage in plan.stages):
         raise SystemExit(f"{file}: expected steps on all records, found samples, which Opacus draws otherwise")
@@ -188,14 +189,20 @@ def row(file: str, variant: Variant, seeds: Iterable[int], results: Results) -> 
     ways = {
         "dpcli": lambda seed: results.measured(at | {"way": "dpcli", "seed": seed}, lambda: dpcli_accuracy(plan, seed)),
         "opacus, dpcli's settings": lambda seed: opacus(PLAIN, seed),
-        "opacus, tuned": lambda seed: opacus(best, seed),
+        TUNED: lambda seed: opacus(best, seed),
         "not private": lambda seed: results.measured(at | {"way": "plain", "seed": seed}, lambda: plain_accuracy(plan, seed)),
     }
-    accuracies = {name: [way(seed) for seed in seeds] for name, way in ways.items()}
-    cells = [f"{name} {statistics.mean(values):.3f}" for name, values in accuracies.items()]
-    gained, reach = interval([a - b for a, b in zip(accuracies["dpcli"], accuracies["opacus, tuned"], strict=True)])
     words = f"{'a sample' if best.sampled else 'all records'}, learning rate x {best.faster:g}, momentum {best.momentum:g}"
-    return f"{at['file']:20} epsilon {variant.epsilon:g}  {'  '.join(cells)}  dpcli - tuned {gained:+.3f} +- {reach:.3f} (tuned: {words})\n"
+    return {name: [way(seed) for seed in seeds] for name, way in ways.items()}, words
+
+
+def row(file: str, variant: Variant, seeds: Iterable[int], results: Results) -> str:
+    """Measure one file at one epsilon, and return its row of the table."""
+    accuracies, words = compared(file, variant, seeds, results)
+    cells = [f"{name} {statistics.mean(values):.3f}" for name, values in accuracies.items()]
+    gained, reach = interval([a - b for a, b in zip(accuracies["dpcli"], accuracies[TUNED], strict=True)])
+    head = f"{Path(file).name:20} epsilon {variant.epsilon:g}"
+    return f"{head}  {'  '.join(cells)}  dpcli - tuned {gained:+.3f} +- {reach:.3f} (tuned: {words})\n"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -155,6 +155,8 @@ def headline(setting: Drawn) -> Interval:
     """The smallest bound of all accountants, with the largest certified lower end."""
     from dpcli.analysis.inquiry import tightest
 
+    if setting.replaces:
+        raise Unsupported("the mechanisms of a pipeline here are those of add-remove")
     row = tightest(tuple((mechanism(part), part.steps) for part in setting.parts), setting.delta)
     return (None, math.inf) if row is None or row.bound is None else (row.bound.lower, row.bound.upper)
 
@@ -169,6 +171,8 @@ def ours(setting: Drawn) -> Interval:
     from dpcli.mechanisms.noise.laplace import Laplace
     from dpcli.numerics.work import limited
 
+    if any(part.kind == "laplace" and (setting.replaces or part.rate < 1.0) for part in setting.parts):
+        raise Unsupported("Laplace noise here is unsampled, and under add-remove")
     neighbours = Neighbours(Adjacency.REPLACE_ONE if setting.replaces else Adjacency.ADD_REMOVE)
 
     def mechanism(part: Part) -> Mechanism:
@@ -220,6 +224,9 @@ def their_pipeline(setting: Drawn, spacing: float) -> Interval:
     """dp-accounting's upper bound, from its privacy-loss distributions."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
+
+    if setting.replaces:
+        raise Unsupported("its distributions here are those of add-remove")
 
     def one(part: Part) -> Any:
         if part.kind == "pure" and part.rate == 1.0:

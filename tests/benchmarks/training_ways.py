@@ -78,7 +78,7 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
     def release(batch: Batch) -> None:
         optimizer.zero_grad()
         with place.precision():
-            sums = gradients.checked(batch, secrets.randbelow(max(1, len(batch["targets"]))))
+            sums = gradients.checked_sums(batch, secrets.randbelow(max(1, len(batch["targets"]))))
         drawn = noise.next(shapes)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:

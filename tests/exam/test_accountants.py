@@ -10,8 +10,8 @@ from dpcli.analysis import inquiry
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, TenthOfEpsilon, detected
-from dpcli.exam.known import answers, one_of_each
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, LowerBoundLifted, Plant, TenthOfEpsilon, detected
+from dpcli.exam.questions import question_sample, replies
 from dpcli.exam.subjects import SEED
 from tests.cases import every, in_turn, tiered
 from tests.strategies import entry, pipeline
@@ -24,15 +24,15 @@ SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
     ("kind", "part"), [*every(8, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )
 def test_no_answer_is_false(kind: str, part: slice) -> None:
-    questions = list(one_of_each(kind, str(SEED)))[part]
-    found = {name: [answer for answer in answers(load(ACCOUNTANTS[name]), questions) if answer.false] for name in SOUND}
+    questions = list(question_sample(kind, str(SEED)))[part]
+    found = {name: [answer for answer in replies(load(ACCOUNTANTS[name]), questions) if answer.is_false] for name in SOUND}
     assert {name: false for name, false in found.items() if false} == {}, f"seed {SEED}"
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_every_accountant_says_something(name: str) -> None:
-    questions = chain.from_iterable(one_of_each(kind, str(SEED)) for kind in MECHANISMS)
-    assert any(True for _ in answers(load(ACCOUNTANTS[name]), questions)), f"seed {SEED}"
+    questions = chain.from_iterable(question_sample(kind, str(SEED)) for kind in MECHANISMS)
+    assert any(True for _ in replies(load(ACCOUNTANTS[name]), questions)), f"seed {SEED}"
 
 
 EACH_ONCE = in_turn(ACCOUNTANTS, ACCOUNTANT_PLANTS)
@@ -53,7 +53,7 @@ def test_a_bug_in_any_accountant_is_seen(name: str, plant: str) -> None:
 def test_an_accountant_that_is_not_sound_decides_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = pipeline(entry("gaussian", steps=9, noise_multiplier=3.0), entry("laplace", noise_multiplier=2.0))
     true = account(subject)
-    for plant in (Plant(profile=TenthOfEpsilon), Plant(profile=Lifted)):
+    for plant in (Plant(profile=TenthOfEpsilon), Plant(profile=LowerBoundLifted)):
         planted = plant.planted(load(ACCOUNTANTS[name]))
         with monkeypatch.context() as patched:
             patched.setattr(inquiry, "accountant_named", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from dpcli.exam import examined as coverage
+from dpcli.exam import exam_coverage
 from dpcli.exam.enumeration import bracket
 from dpcli.exam.enumeration.references import REFERENCES
-from dpcli.exam.examined import meaningful, sound, table, under_laws, unexamined
-from dpcli.exam.known import known
+from dpcli.exam.exam_coverage import (
+    combinations_under_laws,
+    combinations_without_enumeration,
+    sound_accountants,
+    table,
+    valid_combinations,
+)
 from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.questions import questions_about
 from dpcli.exam.subjects import SEED
 from tests.cases import in_turn, tiered
 
@@ -18,9 +24,11 @@ from tests.cases import in_turn, tiered
 @pytest.mark.sampled(3, 8)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
-    assert meaningful(kind), f"nothing of type {kind} makes sense (seed {SEED})"
-    assert sorted(unexamined(kind)) == [], f"seed {SEED}"
-    assert set(UNDER_LAWS) <= {one.accountant for one in under_laws(kind)} <= set(sound()) <= set(ACCOUNTANTS)
+    assert valid_combinations(kind), f"nothing of type {kind} makes sense (seed {SEED})"
+    assert sorted(combinations_without_enumeration(kind)) == [], f"seed {SEED}"
+    assert (
+        set(UNDER_LAWS) <= {one.accountant for one in combinations_under_laws(kind)} <= set(sound_accountants()) <= set(ACCOUNTANTS)
+    )
 
 
 EACH_ONCE = in_turn(MECHANISMS, ("references", "schemes"))
@@ -29,12 +37,12 @@ OTHERS = in_turn(MECHANISMS, ("schemes", "references"))
 
 @pytest.mark.parametrize(("kind", "lost"), [*tiered(EACH_ONCE, 6, 22), *tiered(OTHERS, 0)])
 def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "known", known.__wrapped__)  # not remembered
+    monkeypatch.setattr(exam_coverage, "questions_about", questions_about.__wrapped__)  # not remembered
     if lost == "references":
         monkeypatch.setattr(bracket, "REFERENCES", tuple(one for one in REFERENCES if one.type != kind))
     else:
         monkeypatch.setattr(bracket, "SCHEMES", {name: draws for name, draws in bracket.SCHEMES.items() if name != "none"})
-    assert unexamined(kind)
+    assert combinations_without_enumeration(kind)
 
 
 @pytest.mark.long
@@ -42,5 +50,5 @@ def test_the_report_has_a_line_for_each() -> None:
     kind = tuple(MECHANISMS)[-1]
     heading, *lines = table([kind])
     assert heading.split()[3:] == list(ACCOUNTANTS)
-    assert len(lines) == len({(one.adjacency, one.scheme) for one in meaningful(kind)})
+    assert len(lines) == len({(one.adjacency, one.scheme) for one in valid_combinations(kind)})
     assert not any("!" in line for line in lines)

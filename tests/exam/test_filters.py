@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpcli.exam.filter_laws import LARGE_EPSILON, OPENINGS, broken, certified, drawn_runs, runs
-from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected
+from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected_in_filter
 from dpcli.exam.subjects import SEED
 from dpcli.ledger.plugin import FILTERS
 from tests.cases import in_turn, tiered
@@ -27,7 +27,7 @@ def test_the_laws_hold(name: str, opening: tuple[float, float]) -> None:
 @pytest.mark.parametrize("plant", FILTER_PLANTS)
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_bug_in_any_filter_is_seen(name: str, plant: str) -> None:
-    assert not undetected(name, plant), f"{plant} in {name} is not seen"
+    assert not undetected_in_filter(name, plant), f"{plant} in {name} is not seen"
 
 
 @pytest.mark.parametrize(("count", "known"), [(49, False), (50, True), (1000, True)])

@@ -9,16 +9,16 @@ import pytest
 from dpcli.base.registry import FORMATS
 from dpcli.document.document import Document
 from dpcli.document.formats.facts import shows
+from dpcli.exam.format_omissions import OMISSIONS, drawn_documents, renderer, rendering_faults, undetected_in_format
 from dpcli.exam.subjects import SEED
-from dpcli.exam.written import OMISSIONS, documents, left_out, render_of, undetected
 from tests.cases import of_each
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_is_left_out(name: str) -> None:
     assert shows(name)
-    for document, _ in documents(name, str(SEED)):
-        assert list(left_out(name, render_of(name), document)) == [], f"seed {SEED}"
+    for document, _ in drawn_documents(name, str(SEED)):
+        assert list(rendering_faults(name, renderer(name), document)) == [], f"seed {SEED}"
 
 
 @pytest.mark.sampled(6)
@@ -26,7 +26,7 @@ def test_nothing_is_left_out(name: str) -> None:
 @of_each("what", OMISSIONS)
 def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
     """Whatever changes when it is left out of the document is missed when the format leaves it out."""
-    assert not undetected(name, what, str(SEED)), f"seed {SEED}"
+    assert not undetected_in_format(name, what, str(SEED)), f"seed {SEED}"
 
 
 def test_every_part_of_a_document_is_shown_by_some_format() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration.bracket import Bracket
-from dpcli.exam.plants import PLANTS, promises_more, undetected
+from dpcli.exam.mechanism_plants import PLANTS, promises_more, undetected_in_mechanism
 from tests.cases import in_turn, tiered
 
 EACH_ONCE = in_turn(MECHANISMS, PLANTS)
@@ -20,7 +20,7 @@ CHEAP = [pair for pair in EACH_ONCE if pair not in DEAR]
 
 @pytest.mark.parametrize(("kind", "plant"), [*tiered(CHEAP, 4, 3), *tiered(DEAR, 0, 1), *tiered(OTHERS, 0)])
 def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str) -> None:
-    assert not undetected(kind, plant), f"{plant} in {kind} is not seen"
+    assert not undetected_in_mechanism(kind, plant), f"{plant} in {kind} is not seen"
 
 
 def test_only_a_smaller_upper_bound_promises_more() -> None:

@@ -35,7 +35,7 @@ from dpcli.exchange.opacus.phases import file_of_state, json_text, state_of, tab
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
-from dpcli.file.pipeline.series import MOST as ENTRIES
+from dpcli.file.pipeline.series import MAX_ENTRIES as ENTRIES
 from dpcli.file.toml.write import toml_text
 from tests.cases import of_each
 from tests.command import ROOT, dpcli

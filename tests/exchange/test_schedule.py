@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.exchange.schedule_csv import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
-from dpcli.file.pipeline.series import MOST
+from dpcli.file.pipeline.series import MAX_ENTRIES
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
 from tests.cases import of_each
@@ -100,22 +100,25 @@ def test_words_that_are_as_long_as_lists_stay_whole() -> None:
 @pytest.mark.long
 def test_too_long_for_a_file() -> None:
     with pytest.raises(InputError, match=r"KiB do not fit into a pipeline file of 1,024 KiB"):
-        imported("noise_multiplier,sampling_rate\n" + "".join(f"{1 + k / 7e9!r},0.01\n" for k in range(MOST)))
+        imported("noise_multiplier,sampling_rate\n" + "".join(f"{1 + k / 7e9!r},0.01\n" for k in range(MAX_ENTRIES)))
 
 
 @pytest.mark.nightly
 @pytest.mark.long
 def test_as_many_stages_as_are_promised() -> None:
     """Where their numbers are short."""
-    text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MOST))
+    text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MAX_ENTRIES))
     made = imported(text)
-    assert made.partition("noise_multiplier = [")[2].partition("]")[0].count(",") == MOST - 1 and len(made.encode()) <= MAX_BYTES
+    assert (
+        made.partition("noise_multiplier = [")[2].partition("]")[0].count(",") == MAX_ENTRIES - 1
+        and len(made.encode()) <= MAX_BYTES
+    )
 
 
 @pytest.mark.long
 def test_more_stages_than_can_be_are_refused_before_they_are_read_as_a_file() -> None:
-    text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MOST + 1))
-    with pytest.raises(InputError, match=f"expected 1 to {MOST:,} stages.*found {MOST + 1:,}"):
+    text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MAX_ENTRIES + 1))
+    with pytest.raises(InputError, match=f"expected 1 to {MAX_ENTRIES:,} stages.*found {MAX_ENTRIES + 1:,}"):
         imported(text)
 
 
@@ -165,7 +168,7 @@ BAD = {
     "no steps": "noise_multiplier,sampling_rate,steps\n1.0,0.01,5\n2.0,0.01,0\n",
     "more steps than there can be": "noise_multiplier,sampling_rate,steps\n1.0,0.01," + "9" * 400 + "\n",
     "an open quote": GOOD + '"1.0,0.01\n',
-    "too many": "noise_multiplier,sampling_rate\n" + "1,0.01\n2,0.01\n" * (MOST // 2 + 1),
+    "too many": "noise_multiplier,sampling_rate\n" + "1,0.01\n2,0.01\n" * (MAX_ENTRIES // 2 + 1),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS as TYPES
 from dpcli.file.keys.kinds import CALIBRATE, WholeNumber
-from dpcli.file.pipeline.placeholders import COVERED, NOISE
+from dpcli.file.pipeline.placeholders import NOISE_KEYS, SENSITIVITY_KEYS
 from dpcli.file.pipeline.read import examine
 from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.file.toml.findings import Diagnostic
@@ -19,7 +19,7 @@ HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\ndelta = 1e-5\n[[mechani
 CASES = [
     (name, noise, covered)
     for name in TYPES
-    for noise, covered in product(sorted(NOISE), COVERED)
+    for noise, covered in product(sorted(NOISE_KEYS), SENSITIVITY_KEYS)
     if noise in MECHANISMS.own(name) and covered in MECHANISMS.own(name)
 ]
 
@@ -34,7 +34,8 @@ def test_no_rule_refuses_noise_that_is_not_solved_for_yet(most: int) -> None:
 def refusals(name: str, noise: str, covered: str, most: int) -> tuple[Diagnostic, ...]:
     """What is said of an entry of a type whose noise is still to be solved for."""
     whole = isinstance(MECHANISMS.own(name)[covered].kind, WholeNumber)
-    rest = {key: value for key, value in load(TYPES[name]).example.items() if key not in (*NOISE, *COVERED, "noise_multiplier")}
+    stated_keys = (*NOISE_KEYS, *SENSITIVITY_KEYS, "noise_multiplier")
+    rest = {key: value for key, value in load(TYPES[name]).example.items() if key not in stated_keys}
     table = {"type": name, **rest, covered: most if whole else float(most), noise: CALIBRATE}
     text = HEAD + "".join(f"{key} = {value_text(value)}\n" for key, value in table.items())
     return examine(text.encode(), "a")[1]

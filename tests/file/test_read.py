@@ -193,3 +193,14 @@ def test_every_reader_leaves_them() -> None:
                 reader(text)
             assert read._written_tables(text.decode()) == tables_of(text.decode()), (name, word)
     assert read._written_tables.cache_info().maxsize == 1
+
+
+def test_a_folder_behind_two_links_is_searched_once(tmp_path: Path) -> None:
+    """The file would otherwise be judged, and added up, under two names."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.toml").write_text("format = 1\n")
+    searched = tmp_path / "searched"
+    searched.mkdir()
+    for name in ("first", "second"):
+        (searched / name).symlink_to(tmp_path / "data")
+    assert read.unfolded([str(searched)], lambda tables: True) == (str(searched / "first" / "a.toml"),)

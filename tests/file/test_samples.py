@@ -26,7 +26,7 @@ from dpcli.exchange.events.writer import tree_of_pipeline
 from dpcli.exchange.opacus.phases import state_of
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.parts import DRAWN, shares_its_price
+from dpcli.file.pipeline.parts import SAMPLING_KEYS, shares_its_price
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import MAX_MEMBERS, resolve
 from dpcli.file.toml.findings import InvalidFile
@@ -167,7 +167,7 @@ OTHERWISE: dict[str, Document] = {
 
 
 def test_every_way_to_differ_is_tried() -> None:
-    assert set(OTHERWISE) == set(DRAWN)
+    assert set(OTHERWISE) == set(SAMPLING_KEYS)
 
 
 @pytest.mark.parametrize("key", OTHERWISE)

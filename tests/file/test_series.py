@@ -190,10 +190,10 @@ def test_what_is_wrong_in_one_place_is_said_once(tmp_path: Path) -> None:
 
 
 def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert f"{series.MOST:,}" in LISTS
+    assert f"{series.MAX_ENTRIES:,}" in LISTS
     many = HEAD + '[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = [{}]\n'
-    assert LISTS in problems(many.format(",".join(["1.5"] * (series.MOST + 1))))[0]
-    monkeypatch.setattr(series, "MOST", 50)
+    assert LISTS in problems(many.format(",".join(["1.5"] * (series.MAX_ENTRIES + 1))))[0]
+    monkeypatch.setattr(series, "MAX_ENTRIES", 50)
     assert len(parse(many.format(",".join(["1.5"] * 50)).encode(), "a").mechanisms) == 50
     assert LISTS in problems(many.format(",".join(["1.5"] * 51)))[0]
 

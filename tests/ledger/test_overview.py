@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -159,3 +160,29 @@ def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
     assert dpcli("budget", "overview", source, "-f", "total").out == "1\n"
     both = json.loads(dpcli("budget", "overview", source, target, "-f", "json").out)["datasets"]
     assert [(row["dataset"], row["moved_to"]) for row in both] == [("gone", None), ("here", None), ("gone", target)]
+
+
+@pytest.mark.long
+def test_a_page_has_the_balance_and_the_pictures_of_each_dataset(place: Place, tmp_path: Path) -> None:
+    """Each part is the page of `dpcli budget show`, names are escaped, and what cannot be read is told, without its part."""
+    names = ("<b>clicks & more</b>", "visits", "never charged", "damaged")
+    for name in names:
+        with init(place.url, name, replace(plain(), schema="")) as ledger:
+            for i in range(3 if name != "never charged" else 0):
+                charge(ledger, f"<i>{i}</i> of {name}", "0.1")
+            if name == "visits":
+                ledger.amend(0.25, "fewer runs", "ben", acknowledged=True)
+    place.by_force("UPDATE entry SET body = replace(body, '0.1', '0.0') WHERE dataset = 'damaged'")
+    path = tmp_path / "x.html"
+    assert dpcli("budget", "overview", place.url, "-o", str(path)).code == 4
+    page = path.read_text("utf-8")
+    assert page.count('<section class="part">') == 3 and page.count("</svg>") == 2
+    assert "<b>" not in page and "<i>" not in page and "<script" not in page
+    assert "&lt;b&gt;clicks &amp; more&lt;/b&gt;" in page and "cannot be read" in page
+    assert page.count("emaining budget after each entry") == 2
+    cells = re.sub("</?span[^>]*>", "", page)
+    assert all(f">{left} %<" in cells for left in ("100.0", "90.0", "80.0", "70.0", "0")), cells
+    assert "more is spent than the cap allows" in page
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)
+    assert "<section" not in dpcli("budget", "overview", place.url, "-f", "text").out

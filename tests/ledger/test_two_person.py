@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpcli.base.errors import DpcliError, InputError, LedgerError
-from dpcli.file.toml.looks import looks
+from dpcli.file.toml.confusables import skeleton
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, time_after, utc_now
 from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
@@ -438,10 +438,10 @@ def test_both_see_names_alike(database: Database) -> None:
     letters = "aAbBdDeEiIlLoOrnvw01|_- .\xe9\xc9\u0430\u0410\u0435\u0415\u03bf\u039f\u0456\u0406\uff41\uff21\u200b\u0301\xa0"
     names = [*PEOPLE, *ALIKE, *("".join(chance.choices(letters, k=chance.randrange(1, 8))) for _ in range(300))]
     with database.cluster.connect(database.name) as connection:
-        found = [connection.execute("SELECT dpcli.looks(%s)", (name,)).fetchone()[0] for name in names]
+        found = [connection.execute("SELECT dpcli.skeleton(%s)", (name,)).fetchone()[0] for name in names]
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
-            assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
+            assert (found[i] == found[j]) == (skeleton(first) == skeleton(second)), (first, second, found[i], found[j])
 
 
 @pytest.mark.nightly
@@ -449,16 +449,16 @@ def test_both_see_names_alike(database: Database) -> None:
 def test_no_letter_makes_another_person_of_one(database: Database) -> None:
     """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""
     init(database.url, DATASET, TWO).close()
-    changed = [chr(c) for c in range(0x21, 0x20000) if looks(f"x{chr(c)}y") != f"x{chr(c)}y"]
+    changed = [chr(c) for c in range(0x21, 0x20000) if skeleton(f"x{chr(c)}y") != f"x{chr(c)}y"]
     whole = [f"x{c}y" for c in changed if TYPES["name"](f"x{c}y") and "." not in unicodedata.normalize("NFKD", c)]
-    pieces = [piece for piece in whole if looks(piece).isascii()]
+    pieces = [piece for piece in whole if skeleton(piece).isascii()]
     pieces += random.Random(7).sample(whole, 1000)
     assert len(pieces) > 2_000
     with database.cluster.connect(database.name) as connection:
-        (looked,) = connection.execute("SELECT dpcli.looks(%s)", (".".join(pieces),)).fetchone()
+        (looked,) = connection.execute("SELECT dpcli.skeleton(%s)", (".".join(pieces),)).fetchone()
     servers: dict[str, str] = {}
     for piece, seen in zip(pieces, looked.split("."), strict=True):
-        assert servers.setdefault(looks(piece), seen) == seen, (piece, ascii(piece))
+        assert servers.setdefault(skeleton(piece), seen) == seen, (piece, ascii(piece))
 
 
 @pytest.mark.long

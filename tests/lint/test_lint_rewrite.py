@@ -13,7 +13,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Number, WholeNumber
 from dpcli.file.pipeline.model import Entry
-from dpcli.file.pipeline.read import faults
+from dpcli.file.pipeline.read import checked_document
 from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
@@ -175,7 +175,7 @@ def test_no_repair_of_a_slip_is_another_key_than_was_written(slips: int) -> None
         for first, last in draw.sample(spots, min(slips, len(spots))):
             bad = text[:first] + slipped(draw, text[first:last]) + text[last:]
             try:
-                wrong = faults(bad.encode(), "x")[2]
+                wrong = checked_document(bad.encode(), "x").findings.items
             except ValueError:
                 continue
             after, done = mended(bad.encode(), "x")
@@ -214,9 +214,9 @@ def test_many_slips_are_mended_together(monkeypatch: pytest.MonkeyPatch) -> None
 
     def counted(data: bytes, name: str) -> object:
         read.append(data)
-        return faults(data, name)
+        return checked_document(data, name)
 
-    monkeypatch.setattr(mend, "faults", counted)
+    monkeypatch.setattr(mend, "checked_document", counted)
     entry = '[[mechanism]]\nname = "e{}"\ntype = "gaussian"\nnoise_multipier = "50.0"\n'
     text = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
     whole = text + "".join(entry.format(number) for number in range(400))

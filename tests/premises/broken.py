@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dpcli.base.errors import InputError
-from dpcli.exam.enumeration.bracket import EPSILONS, claimed
+from dpcli.exam.enumeration.bracket import EPSILONS, claimed_bounds
 from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Release, Situation, WayOfSampling, datasets, hockey_stick, pair
 from dpcli.exam.enumeration.references import REFERENCES, Reference
 
@@ -28,7 +28,7 @@ def prices(
     for adjacency in ADJACENCIES:
         situation = Situation(adjacency, draws)
         with suppress(InputError):
-            yield situation, tuple(bound.upper for bound in claimed(reference, scheme, situation))
+            yield situation, tuple(bound.upper for bound in claimed_bounds(reference, scheme, situation))
 
 
 def laws(release: Release, situation: Situation, changing: int = 1) -> tuple[Array, Array]:

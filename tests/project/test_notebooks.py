@@ -17,7 +17,8 @@ import pytest
 from tests.command import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-NEEDS = {"accounting": (), "training": ("torch", "safetensors", "sklearn"), "release": ("duckdb", "opendp", "sqlglot", "pandas")}
+OF_RELEASE = ("duckdb", "opendp", "sqlglot", "pandas")
+NEEDS = {"accounting": (), "training": ("torch", "safetensors", "sklearn"), "release": OF_RELEASE, "questions": OF_RELEASE}
 
 
 def cells(path: Path) -> list[str]:
@@ -67,6 +68,9 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert printed.count("steps: epsilon <= ") == 15
     elif path.stem == "training":
         assert names["private"].taken == 150 and names["result"].epsilon <= 4.0 and names["accuracy"] > 0.67, printed
+    elif path.stem == "questions":
+        assert len(set(names["table"]["query"])) == 10 and names["answers"].epsilon <= 3.0, printed
+        assert 0.0 < names["share"] < 1.0 and len(names["by_state"]) == 4 and len(names["reasons"]) >= 1
     else:
         assert len(names["table"]) >= 7 and names["answers"].epsilon <= 3.0, printed
 

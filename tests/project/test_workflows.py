@@ -25,7 +25,7 @@ GITHUB = ROOT / ".github"
 ACTION = GITHUB / "actions" / "gate" / "action.yml"
 EXAMPLE = ROOT / "dpcli" / "templates" / "ci-github.yml"
 WORKFLOWS = {path.stem: path for path in sorted((GITHUB / "workflows").glob("*.yml"))}
-OWN = ("nightly", "release", "tests")  # those that are not called from elsewhere
+OWN = ("nightly", "pages", "release", "tests")  # those that are not called from elsewhere
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 VERSION = dpcli.__version__
@@ -80,18 +80,21 @@ def step_of(file: str, job: str, one: Mapping[str, Any], shell: str) -> Step:
 
 TRIGGERS = {
     "nightly": {"schedule": [{"cron": "17 3 * * *"}], "workflow_dispatch": None},
+    "pages": {"release": {"types": ["published"]}, "workflow_dispatch": None},
     "release": {"push": {"tags": ["v*"]}},
     "tests": {"push": {"branches": ["main"]}, "pull_request": None},
 }
 WRITES = {
     "release/attest": {"id-token", "attestations"},
     "release/publish": {"id-token"},
+    "release/announce": {"contents"},
+    "pages/deploy": {"pages", "id-token"},
     "privacy-budget/gate": {"pull-requests"},
 }
 
 
 def test_what_starts_each_workflow() -> None:
-    """Every change, every night, every tag of a version; no filter by path, which would let a change pass unseen."""
+    """Every change, every night, every tag of a version, every release; no filter by path, which would let a change pass unseen."""
     assert {name: yaml(WORKFLOWS[name])["on"] for name in OWN} == TRIGGERS
     assert set(WORKFLOWS) == {*OWN, "privacy-budget"} and set(yaml(WORKFLOWS["privacy-budget"])["on"]) == {"workflow_call"}
 
@@ -116,7 +119,10 @@ def test_what_signs_runs_no_code_of_the_repository() -> None:
     release = jobs("release")
     for name in ("attest", "publish"):
         assert not any("run" in one or "checkout" in one["uses"] for one in release[name]["steps"]), name
-    assert (release["attest"]["needs"], release["publish"]["needs"]) == ("build", "attest")
+    assert [release[name]["needs"] for name in ("attest", "publish", "announce")] == ["build", "attest", "publish"]
+    assert not any("checkout" in one.get("uses", "") for one in release["announce"]["steps"])
+    (deploy,) = jobs("pages")["deploy"]["steps"]
+    assert "uses" in deploy
     assert release["publish"]["environment"]["name"] == "pypi"
 
 
@@ -234,6 +240,7 @@ case "$name $*" in
   *" -m venv "*) mkdir -p "${{@: -1}}/bin"; for each in python pip dpcli; do ln -sf '{state}/program' "${{@: -1}}/bin/$each"; done ;;
   "python3 .ci/readme") cat '{state}/readme' ;;
   "python .ci/lowest "*) echo numpy==1.26 ;;
+  "python -m build --outdir "*) mkdir -p "$4"; touch "$4"/dpcli-{version}.tar.gz "$4"/dpcli-{version}-py3-none-any.whl ;;
   "python -m build") mkdir -p dist; touch dist/dpcli-{version}.tar.gz dist/dpcli-{version}-py3-none-any.whl ;;
   "python -c "*) exec '{python}' "$@" ;;
   "gh run list "*) cat '{state}/passed' ;;
@@ -280,7 +287,7 @@ class Runner:
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")
 
     def changelog(self, heading: str) -> None:
-        (self.checkout / ".github" / "CHANGELOG.md").write_text(f"# Changes\n\n{heading}\n\n## 0.0.1 (2020-01-01)\n")
+        (self.checkout / ".github" / "CHANGELOG.md").write_text(f"# Changes\n\n{heading}\n\n* a word\n\n## 0.0.1 (2020-01-01)\n")
 
     def git(self, *words: str) -> None:
         name = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
@@ -295,7 +302,11 @@ class Runner:
         step = steps()[where]
         (self.state / "fails").write_text(str(fails))
         (self.state / "calls").write_text("")
-        shutil.rmtree(self.checkout / "dist", ignore_errors=True)
+        for place in (self.checkout / "dist", self.checkout / "notes", self.temporary / "committed", self.temporary / "again"):
+            shutil.rmtree(place, ignore_errors=True)
+        (self.checkout / "dist").mkdir()
+        for ending in ("-py3-none-any.whl", ".tar.gz"):
+            (self.checkout / "dist" / f"dpcli-{VERSION}{ending}").touch()
         script = self.state / "script.sh"
         script.write_text(step.script)
         variables = {name: re.sub(r"\$\{\{ (.*?) \}\}", lambda one: values[one[1]], text) for name, text in step.variables.items()}
@@ -431,11 +442,27 @@ def test_a_release_is_of_main_where_the_tests_passed(runner: Runner) -> None:
 
 def test_what_is_built_is_checked_and_installed(runner: Runner) -> None:
     wheel, source = (f"dist/dpcli-{VERSION}{ending}" for ending in ("-py3-none-any.whl", ".tar.gz"))
-    tools, build, check = called(runner, "release/build/Build")
+    tools, build, clone, again, check = called(runner, "release/build/Build twice")
     assert build == ["python", "-m", "build"] and check == ["twine", "check", "--strict", wheel, source]
+    assert clone[:2] == ["git", "clone"] and again == [*build, "--outdir", str(runner.temporary / "again"), clone[-1]]
     assert all(re.fullmatch(r"[a-z-]+==[\d.]+", one) for one in tools[5:]) and len(tools) == 7
     where = "release/build/What was built is what the tag says, and runs"
     assert runner.run(where, values={**VALUES, "github.ref_name": "v9.9.9"}).code != 0
+
+
+def test_two_builds_that_differ_are_no_release(runner: Runner) -> None:
+    program = runner.state / "program"
+    program.write_text(program.read_text().replace('mkdir -p "$4"; touch', 'mkdir -p "$4"; echo other >"$4"/other; touch'))
+    ran = runner.run("release/build/Build twice")
+    assert ran.code == 1 and "other" in ran.out and not any(call.startswith("twine") for call in ran.calls)
+
+
+def test_the_notes_are_the_newest_section_of_the_changelog(runner: Runner) -> None:
+    where = "release/build/Notes, a bill of materials, and hashes"
+    assert runner.run(where).code == 0
+    assert (runner.checkout / "notes" / "notes.md").read_text().split() == ["*", "a", "word"]
+    (runner.checkout / ".github" / "CHANGELOG.md").write_text(f"# Changes\n\n## {VERSION} (2026-12-01)\n\n## 0.0.1 (2020-01-01)\n")
+    assert runner.run(where).code != 0
 
 
 def test_the_version_is_one() -> None:

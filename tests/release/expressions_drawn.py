@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,10 @@ NUMBERS = [
     -0.0,
     0.1,
     -2.5,
+    0.5,
+    0.49999999999999994,
+    -1e-20,
+    4503599627370497.5,
     1e308,
     -1e308,
     1e-310,
@@ -163,10 +168,10 @@ def strict(function: Callable[..., Any], *operands: Drawn) -> Callable[[Row], An
 
 
 def whole(draw: random.Random, depth: int) -> Drawn:
-    way = draw.choice(["+", "-", "*", "//", "%", "neg", "part", "abs", "floor", "ceil", "length", "cast"])
-    if way in ("floor", "ceil"):
+    way = draw.choice(["+", "-", "*", "//", "%", "neg", "part", "abs", "floor", "ceil", "round", "length", "cast"])
+    if way in ("floor", "ceil", "round"):
         own = expression(draw, draw.choice(["decimal", "decimal", "integer"]), depth - 1)
-        function = math.floor if way == "floor" else math.ceil
+        function = {"floor": math.floor, "ceil": math.ceil, "round": away_from_zero}[way]
         return Drawn(f"{way}({own.sql})", strict(lambda a: function(a) if isinstance(a, int) or abs(a) < 9.2e18 else None, own))
     if way == "length":
         own = expression(draw, "text", depth - 1)
@@ -238,6 +243,12 @@ def fitting(value: int | None) -> int | None:
     return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
+def away_from_zero(value: float) -> int:
+    """The nearest integer, exactly; of two, that further from 0."""
+    size = math.floor(abs(Fraction(value)) + Fraction(1, 2))
+    return -size if value < 0 else size
+
+
 def toward_zero(a: int, b: int) -> int | None:
     return None if b == 0 else fitting(abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1))
 
@@ -294,7 +305,14 @@ def limited(value: float) -> float | None:
 
 
 def text(draw: random.Random, depth: int) -> Drawn:
-    way = draw.choice(["lower", "upper", "substr", "trim", "cast"])
+    way = draw.choice(["lower", "upper", "substr", "trim", "cast", "||", "concat"])
+    if way in ("||", "concat"):
+        parts = [expression(draw, "text", depth - 1) for _ in range(2 if way == "||" else draw.choice([1, 2, 3]))]
+        if way == "||":
+            return Drawn(f"{parts[0].sql} || {parts[1].sql}", strict(operator.add, *parts))
+        return Drawn(
+            f"concat({', '.join(part.sql for part in parts)})", lambda row: "".join(part.value(row) or "" for part in parts)
+        )
     if way == "cast":
         ways = {"boolean": lambda value: str(value).lower(), "date": lambda value: value.isoformat()}
         return cast(draw, depth, ["integer", "boolean", "date", "text"], "text", ways, str)

@@ -104,7 +104,8 @@ def question(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]
 def _cost(measure: str, table: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     error = measure in ("count", "sum", "histogram") or (measure == "mean" and "count" in table)
     possible = [{"epsilon": 0.5}, {"epsilon": 0.01}, {"rho": 0.05}, {"rho": 2.0}, {"weight": 1}]
-    targets = [{"error": {"within": 50, "confidence": 0.9}}] if error and not table.get("totals") else []
+    error = error and not table.get("totals") and (measure == "count" or "keys" not in table)
+    targets = [{"error": {"within": 50, "confidence": 0.9}}] if error else []
     return draw.choice([*possible, *targets])  # type: ignore[no-any-return]
 
 
@@ -117,9 +118,9 @@ def _own(measure: str, draw: random.Random) -> dict[str, Any]:
     tested: dict[str, Any] = {"delta": 1e-8}
     return {  # type: ignore[no-any-return]
         "count": lambda: _count(by, draw),
-        "sum": lambda: {**number, **by},
-        "mean": lambda: {**number, **noise, "count": 7} if draw.random() < 0.4 else {**number, **by},
-        "variance": lambda: {**number, **by},
+        "sum": lambda: {**number, **by, **_open_keys(draw, 0.5)},
+        "mean": lambda: {**number, **noise, "count": 7} if draw.random() < 0.4 else {**number, **by, **_open_keys(draw, 0.5)},
+        "variance": lambda: {**number, **by, **_open_keys(draw, 0.3)},
         "histogram": lambda: {**number, **by, "bins": sorted(draw.sample([-2, -1, 0, 0.5, 1, 2, 3], draw.choice([2, 3, 4])))},
         "quantile": lambda: {**number, "quantiles": draw.choice([[0.5], [0.0], [1.0], [0.25, 0.75], [0.333333]]), **apart},
         "mode": lambda: _mode({**key, **apart}, tested, draw),
@@ -150,15 +151,16 @@ def _mode(key: dict[str, Any], tested: dict[str, Any], draw: random.Random) -> d
 
 def _count(by: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     of = {"of": "units"} if draw.random() < 0.4 else {}
-    if draw.random() < 0.3:
-        return {
-            **by,
-            **of,
-            "by": draw.choice([["free"], ["free", "vip"], ["state"], ["wide", "free"]]),
-            "keys": "threshold",
-            "delta": 1e-8,
-        }
-    return {**by, **of, **({"totals": True} if by["by"] and draw.random() < 0.5 else {})}
+    opened = _open_keys(draw, 0.3)
+    return {**by, **of, **(opened or ({"totals": True} if by["by"] and draw.random() < 0.5 else {}))}
+
+
+def _open_keys(draw: random.Random, chance: float) -> dict[str, Any]:
+    """Keys that are not declared, with this chance; else nothing."""
+    if draw.random() >= chance:
+        return {}
+    by = draw.choice([["free"], ["free", "vip"], ["state"], ["wide", "free"]])
+    return {"by": by, "keys": "threshold", "delta": 1e-8}
 
 
 def _linear(noise: dict[str, Any], draw: random.Random) -> dict[str, Any]:

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")
 LIMITS = {"max_groups": 1, "max_rows": 1, "epsilon": 0.5}
 COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5, "max_rows": 1}
 FILED = {"city": {"type": "text", "domain_file": "cities.txt"}}
+WIDE = {"wide": {"type": "integer", "expression": "age", "min": 0, "max": 400_000}}  # three keys have more than 10^6 candidates
 CONDITIONS = {"misspelt": "agee >= 18", "no SQL": "age >", "a function": "sqrt(age) > 4", "no condition": "age"}
 # What is wrong: a query, columns, and other keys of [source].
 WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = {
@@ -39,6 +40,11 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any
     ),
     "more values than there are": ({"measure": "top-k", "column": "city", "top": 5, **LIMITS}, {}, {}),
     "more values than a file has": ({"measure": "top-k", "column": "city", "top": 5, **LIMITS}, FILED, {}),
+    "a quantile for too many keys of a file": (
+        {"measure": "quantile", "column": "wide", "by": ["city"], **LIMITS},
+        {**FILED, **WIDE},
+        {},
+    ),
     "a matrix of another width": ({"measure": "linear", "by": ["city"], "matrix": [[1, 1]], **LIMITS}, FILED, {}),
     "a domain file that is not there": ({"by": ["town"], **LIMITS}, {"town": {"type": "text", "domain_file": "none.txt"}}, {}),
     "a confidence that no table tells": (

@@ -362,7 +362,7 @@ def test_a_run_that_goes_on_reads_the_same_rows(folder: Callable[..., Folder], m
         with monkeypatch.context() as patch:
             patch.setattr(ChargedRun, "end", stop)
             if earlier:
-                patch.setattr(windows, "in_table", lambda *_: None)
+                patch.setattr(windows, "rows_in_table", lambda *_: None)
             assert dpcli(*ask, folder=here.place).code == 130
         again = dpcli(*ask, "--resume", folder=here.place)
         assert again.code == (2 if earlier else 0), again.err
@@ -445,13 +445,13 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
 @of_each("spelled", ["Day", "DAY", "day ", "d_a_y"])
 def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spelled: str, tmp_path: Path) -> None:
     """All rows would be read, and the blocks of the window alone be charged."""
-    from dpcli.sessions.window import in_table
+    from dpcli.sessions.window import rows_in_table
 
     rows = RowWindow("day", "date", (("2026-01-01", "2026-01-07"),), WINDOW, {"by": "day", "column": "day", "max_blocks": 1})
     file = tmp_path / f"data{ending}"
     WRITERS[ending]([{spelled: "2026-01-01", "text": "secret"}], file)
     with pytest.raises(InputError, match=re.escape(f'data{ending}: expected the column "day"')) as refused:
-        in_table(file.name, str(tmp_path / "file.toml"), rows)
+        rows_in_table(file.name, str(tmp_path / "file.toml"), rows)
     assert f"found '{spelled}': use the exact name" in str(refused.value) and "secret" not in str(refused.value)
     WRITERS[ending]([{"week": "2026-01-01", "text": "secret"}], file)
-    assert in_table(file.name, str(tmp_path / "file.toml"), rows) is None
+    assert rows_in_table(file.name, str(tmp_path / "file.toml"), rows) is None

@@ -28,7 +28,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep import sweep_runs
-from dpcli.sweep.documents.sweep import chart, measured
+from dpcli.sweep.documents.sweep import chart, result_document
 from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, rank
 from dpcli.sweep.sweep_runs import Pool, measure
 from dpcli.sweep.worker import RESULT, SCHEMA, Job, JobAnswer, saved_answers
@@ -140,7 +140,7 @@ def test_a_run_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, po
 
     pool.work = staticmethod(work)  # type: ignore[assignment]
     found = swept(planned(tmp_path))
-    document = measured(found, [])
+    document = result_document(found, [])
     assert document.exit_code == 2
     assert document.verdict == "fail"
     assert "2 of 8 runs failed" in document.headline
@@ -291,7 +291,7 @@ def test_the_table_and_the_frontier(tmp_path: Path) -> None:
     assert 0.97 < picture.y.high <= 1.0
     assert "covers one run, and not the search" in picture.notes[0]
     assert "epsilon 8: learning_rate 1.0: 0.93" in picture.notes
-    document = measured(found, [picture])
+    document = result_document(found, [picture])
     assert [row[:7] for row in document.tables[0].rows] == [
         ("1", "learning_rate 0.25", "0.6", "0.5", "0.7", "2", "best"),
         ("1", "learning_rate 1.0", "0.45", "0.4", "0.5", "2", ""),
@@ -323,7 +323,7 @@ def test_a_sweep_in_which_nothing_ended_has_no_picture(tmp_path: Path, pool: typ
     pool.work = staticmethod(lambda job: JobAnswer({}, "no"))  # type: ignore[assignment]
     found = swept(planned(tmp_path))
     assert found.best == ()
-    assert "no run has ended" in measured(found, []).headline
+    assert "no run has ended" in result_document(found, []).headline
 
 
 def test_a_picture_holds_no_infinite_point(tmp_path: Path) -> None:

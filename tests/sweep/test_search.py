@@ -21,7 +21,7 @@ from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBi
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.sweep import private_search
 from dpcli.sweep import sweep_trials as law
-from dpcli.sweep.documents.sweep import selected
+from dpcli.sweep.documents.sweep import search_document
 from dpcli.sweep.private_search import BEST, SEARCH, TRIALS, search
 from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
 from dpcli.sweep.sweep_trials import draw_count, draw_settings
@@ -46,7 +46,7 @@ DISTRIBUTIONS = [
 
 def masses(trials: object, number: int) -> tuple[int, list[Decimal]]:
     with localcontext(prec=law.DIGITS):
-        first, found = law._MASSES[type(trials)](trials)
+        first, found = law._DISTRIBUTIONS[type(trials)](trials)
         return first, list(islice(found, number))
 
 
@@ -253,7 +253,7 @@ def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess
     plan, whole = planned(tmp_path), pool.work
     pool.work = staticmethod(lambda job: JobAnswer({}, "no memory") if job.folder.endswith("/1") else whole(job))  # type: ignore[assignment]
     found = search(plan, 1, None)
-    document = selected(found)
+    document = search_document(found)
     assert (found.value, found.variant, document.exit_code) == (None, None, 2)
     assert "nothing is released" in document.headline
     assert "0.8" not in str(document)
@@ -268,7 +268,7 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
     monkeypatch.setattr(private_search, "draw_settings", lambda trials, settings: [])
     plan = planned(tmp_path, PRIVATE.replace('"geometric"', '"poisson"'))
     for _ in range(2):
-        document = selected(search(plan, 1, None))
+        document = search_document(search(plan, 1, None))
         assert "was drawn as 0" in document.headline
         assert "epsilon <=" in document.headline
         assert document.exit_code == 0

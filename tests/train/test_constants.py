@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpcli.train.isolation.kept_state import constants
+from dpcli.train.isolation.kept_state import constant_tensors
 
 WEIGHTS, BANK, SHIFT = torch.rand(3), torch.randn(40, 5), np.ones((5,), np.float32)
 
@@ -82,10 +82,10 @@ def batch() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("what", NAMED)
 def test_a_captured_tensor_is_named(what: str) -> None:
     loss, said = NAMED[what]
-    (found,) = constants(Net(), loss, batch())
+    (found,) = constant_tensors(Net(), loss, batch())
     assert said in found
 
 
 @pytest.mark.parametrize("loss", [plain, own])
 def test_what_a_program_makes_itself_is_none(loss: Callable[..., Tensor]) -> None:
-    assert constants(Net(), loss, batch()) == ()
+    assert constant_tensors(Net(), loss, batch()) == ()

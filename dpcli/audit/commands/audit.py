@@ -72,13 +72,12 @@ def command(
     from dpcli.audit.audit_run import audit, audit_request
     from dpcli.audit.documents.audit import chart, document
     from dpcli.audit.documents.planned_power import planned_document
-    from dpcli.audit.planned_power import planned_power
     from dpcli.cli.outputs import require_free
 
     with progress("runs") as report:
         requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
         if dry_run:
-            return emit(planned_document(planned_power(requested)), format_, outputs)
+            return emit(planned_document(requested), format_, outputs)
         settings = requested.settings
         runs_trials = settings.function is not None  # without a function, the file of scores is only read
         if runs_trials and settings.scores is not None:

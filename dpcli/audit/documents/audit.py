@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.audit.audit_result import Audit, CurveTest, MeasuredScores, ProvenBound, ReplayCheck
 from dpcli.audit.bounds import rate_lower, rate_upper
@@ -18,6 +18,9 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.numerics.arrays import Array, np
 
 ASSUMED = "Both statements hold only under these assumptions:"
+THRESHOLDS = 160  # number of thresholds that are spread over the measured curve; more would not be seen
+STRICTEST = 24  # number of thresholds at its strict end, all of which are drawn, because the smallest rates prove the most
+NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))  # ends of the line of error rates that an attack by pure chance reaches
 
 
 def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: Iterable[Chart] = ()) -> Document:
@@ -233,17 +236,12 @@ def _check_data(check: ReplayCheck) -> dict[str, Any]:
     }
 
 
-THRESHOLDS = 160  # number of thresholds that are spread over the measured curve; more would not be seen
-STRICTEST = 24  # number of thresholds at its strict end, all of which are drawn, because the smallest rates prove the most
-NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))  # ends of the line of error rates that an attack by pure chance reaches
-
-
 def chart(audit: Audit) -> Chart:
     """Return the picture of an audit. Raises InputError if the audit has no scores but only counts or checks."""
     claim, measured = audit.claim, audit.measured
     if claim is None or measured is None:
         raise InputError("expected scores, from which a trade-off curve can be drawn, found counts or a replay")
-    rates = _rates(measured)
+    rates = _measured_rates(measured)
     verdict = "VIOLATION" if audit.violated else "no violation found"
     ruled_out = Band("ruled out by the claim", tuple((x, 0.0) for x, _ in claim.corners), claim.corners, Tone.SECOND)
     return Chart(
@@ -269,8 +267,15 @@ def _points(xs: Array, ys: Array) -> Points:
     return tuple(zip(xs.tolist(), ys.tolist(), strict=True))
 
 
-def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
-    """Return false positive and false negative rates at thresholds from the strictest to the loosest."""
+class MeasuredRates(NamedTuple):
+    """False positive and false negative rates at thresholds from the strictest to the loosest."""
+
+    false_positive: Array
+    false_negative: Array
+
+
+def _measured_rates(measured: MeasuredScores) -> MeasuredRates:
+    """Return the error rates at some of the thresholds between scores."""
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
     levels = np.unique(np.concatenate([inside, outside]))[::-1]
@@ -279,19 +284,18 @@ def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
     thresholds = np.concatenate(([np.inf], levels[ranks], [-np.inf]))
     missed = np.searchsorted(inside, thresholds, side="left") / max(len(inside), 1)
     alarms = 1.0 - np.searchsorted(outside, thresholds, side="left") / max(len(outside), 1)
-    return alarms, missed
+    return MeasuredRates(alarms, missed)
 
 
-def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, ...]:
+def _bands(measured: MeasuredScores, rates: MeasuredRates) -> tuple[Band, ...]:
     """Return confidence bands around the measured curve. A band holds at each threshold by itself, not at all thresholds together.
 
     The scores of canaries in one run are not independent, so they have no bands.
     """
     if not measured.independent:
         return ()
-    alarms, missed = rates
     inside, outside = len(measured.scores.inside), len(measured.scores.outside)
-    alarm_counts, missed_counts = np.rint(alarms * outside), np.rint(missed * inside)
+    alarm_counts, missed_counts = np.rint(rates.false_positive * outside), np.rint(rates.false_negative * inside)
     failure = 0.5 * (1.0 - measured.confidence)  # of each end of an interval
     lower = _points(rate_lower(alarm_counts, outside, failure), rate_lower(missed_counts, inside, failure))
     upper = _points(rate_upper(alarm_counts, outside, failure), rate_upper(missed_counts, inside, failure))

@@ -56,7 +56,11 @@ def _line(fact: Fact) -> str:
 def version_document(
     version: str, python: str, platform: str, packages: Mapping[str, str], extras: Mapping[str, str], formats: Mapping[str, int]
 ) -> Document:
-    """Return the document of `dpcli version`. formats: newest format of each kind of file or database that dpcli reads and writes."""
+    """Return the document of `dpcli version`.
+
+    Args:
+        formats: Newest format of each kind of file or database that dpcli reads and writes.
+    """
     lines = (("python", python), *packages.items())
     return Document(
         headline=f"dpcli {version}",

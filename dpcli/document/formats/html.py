@@ -37,6 +37,9 @@ body{{margin:0;background:var(--paper);color:var(--text);font:16px/1.55 {FONTS}}
 .page{{max-width:64rem;margin:0 auto;padding:2rem 1.25rem 4rem}}
 h1{{font-size:1.6rem;line-height:1.25;margin:0 0 1rem;overflow-wrap:anywhere}}
 h2{{font-size:1.15rem;line-height:1.3;margin:2.25rem 0 .5rem;overflow-wrap:anywhere}}
+.part{{margin-top:3rem;border-top:1px solid var(--axis)}}
+.part>h2{{font-size:1.35rem}}
+h3{{font-size:1.15rem;margin:1.5rem 0 .5rem}}
 p{{margin:.5rem 0;max-width:44rem;overflow-wrap:anywhere}}
 ul{{margin:.5rem 0;padding-left:1.25rem;max-width:44rem}}
 .many{{columns:20rem;column-gap:2rem;max-width:none}}
@@ -74,8 +77,10 @@ thead th,thead .number{{white-space:normal}}
 _PRINT = """@media print{
 body{font-size:10pt}
 .page{max-width:none;padding:0}
-h2,caption{break-after:avoid}
+h2,h3,caption{break-after:avoid}
+.part{break-before:page;margin:0;border:0}
 tr,figure,li{break-inside:avoid}
+tbody tr:nth-child(n+3):nth-last-child(2){break-after:avoid}
 .scroll,figure{overflow:visible}
 .many{columns:2}
 figure svg{max-width:32rem}
@@ -140,16 +145,16 @@ def _policy(sheet: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _body(document: Document, prefix: str = "") -> Iterator[str]:
-    """Yield the lines of the body. `prefix` is the prefix of all ids."""
+def _body(document: Document, prefix: str = "", level: int = 1) -> Iterator[str]:
+    """Yield the lines of the body. `prefix` is the prefix of all ids, and `level` is the level of the title's heading."""
     if document.title:
-        yield f"<h1>{_text(document.title)}</h1>"
+        yield f"<h{level}>{_text(document.title)}</h{level}>"
     verdict = f" {document.verdict}" if document.verdict else ""
     yield f'<p class="headline{verdict}">{_text(document.headline)}</p>'
     for passage in document.passages:
         yield from _passage(passage)
     if document.pictures:
-        yield "<h2>Pictures</h2>"
+        yield f"<h{level + 1}>Pictures</h{level + 1}>"
     for i, chart in enumerate(document.pictures, start=1):
         yield f'<figure tabindex="0" role="group" aria-labelledby="{prefix}picture{i}-title">'
         yield element(chart, f"{prefix}picture{i}-")
@@ -157,6 +162,10 @@ def _body(document: Document, prefix: str = "") -> Iterator[str]:
     for i, table in enumerate(document.tables, start=1):
         yield from _table(table, f"{prefix}table{i}")
     yield from (f'<p class="foot">{_text(note)}</p>' for note in document.notes)
+    for i, part in enumerate(document.parts, start=1):
+        yield '<section class="part">'
+        yield from _body(part, f"{prefix}part{i}-", level + 1)
+        yield "</section>"
 
 
 def _passage(passage: Passage) -> Iterator[str]:

@@ -22,7 +22,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Poisson
 
 EPSILONS = (0.1, 0.9)
-BEYOND = 2.0  # a further epsilon, at which only known.py asks accountants; delta is then mainly the delta of the steps themselves
+BEYOND = 2.0  # a further epsilon, for questions.py; delta is then mainly the delta of the steps themselves
 SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group)
 # Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
 ROUNDING = 1e-9
@@ -101,32 +101,32 @@ def references_of(name: str) -> tuple[Reference, ...]:
 def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
     """Return the brackets of a reference, which compare the claimed bounds with the enumerated delta."""
     try:
-        bounds = claimed(reference, scheme, situation)
+        bounds = claimed_bounds(reference, scheme, situation)
     except InputError as error:
         return BracketRow(reference, scheme, situation, refused=str(error))
     except InternalError as error:
         return BracketRow(reference, scheme, situation, contradiction=str(error))
     brackets = [
         Bracket(epsilon, bound.lower, delta, min(bound.upper, 1.0))
-        for epsilon, bound, delta in zip(EPSILONS, bounds, worst(reference, situation), strict=False)
+        for epsilon, bound, delta in zip(EPSILONS, bounds, worst_deltas(reference, situation), strict=False)
     ]
     return BracketRow(reference, scheme, situation, tuple(brackets))
 
 
-def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:
+def claimed_bounds(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:
     """Return the claimed bounds on delta at each of EPSILONS. Raises InputError if dpcli refuses the file."""
-    pipeline = parsed(reference, scheme, situation)
+    pipeline = reference_pipeline(reference, scheme, situation)
     return tuple(_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS)
 
 
-def parsed(reference: Reference, scheme: str, situation: Situation) -> Pipeline:
+def reference_pipeline(reference: Reference, scheme: str, situation: Situation) -> Pipeline:
     """Return the pipeline of a reference in a situation. Raises InputError if dpcli refuses the file."""
     size = max(map(len, _datasets(situation)))
-    return parse(_file(reference, scheme, situation, size).encode(), "it.toml")
+    return parse(_file_text(reference, scheme, situation, size).encode(), "it.toml")
 
 
 @functools.cache
-def worst(reference: Reference, situation: Situation) -> tuple[float, ...]:
+def worst_deltas(reference: Reference, situation: Situation) -> tuple[float, ...]:
     """Return the enumerated delta of the worst allowed release, at each of EPSILONS and BEYOND.
 
     The enumeration uses no code of mechanisms and accountants, so that no bug in them can change it.
@@ -157,7 +157,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
     return Bound(1.0)
 
 
-def _file(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
+def _file_text(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
     """Return the text of a pipeline file with the reference as its last entry."""
     privacy: dict[str, object] = {"unit": "example", "adjacency": situation.adjacency, "delta": 1e-5, "dataset_size": size}
     entry: dict[str, object] = {"name": "it", "type": reference.type, **reference.keys}

@@ -44,8 +44,8 @@ class Reference:
         releases: Function that yields the releases that the entry allows in a situation.
         members: Other entries of the file to which the entry refers, by name.
         stated: Whether the entry states a guarantee. It must then state what the guarantee covers if a unit has several records.
-        loss: Largest share of the true delta by which the enumerated delta may be too small, because outcomes are divided into cells. 1
-            if the releases do not attain the bound, so that they say nothing about lower bounds.
+        loss: Largest share of the true delta that the division of outcomes into cells may hide. 1 if the releases do not attain the bound,
+            so that they say nothing about lower bounds.
     """
 
     type: str

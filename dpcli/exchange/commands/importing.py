@@ -41,12 +41,12 @@ asserted_options = composed(
 
 
 def sampling_option(text: str, *schemes: str) -> Callable[[Any], Any]:
-    """Return the option --sampling, for records that do not state the sampling scheme. text: its help."""
+    """Return the option --sampling with this help, for records that do not state the sampling scheme."""
     return click.option("--sampling", type=click.Choice(schemes), required=True, help=text)
 
 
 def ignored_option(part: str) -> Callable[[Any], Any]:
-    """Return the option --ignore for unknown parts of a file. part: name of such a part, such as FIELD."""
+    """Return the option --ignore for unknown parts of a file, each of which is a `part`, such as FIELD."""
     text = f"Ignore this {part.lower()}, which does not concern privacy; repeatable."
     return click.option("--ignore", "ignored", multiple=True, metavar=part, help=text)
 

@@ -13,7 +13,7 @@ from dpcli.exchange.events.leaves import LEAVES, PURE, SHAPES, Keys, RecordChang
 from dpcli.exchange.rounded import rate_of
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named, samples_of
+from dpcli.file.pipeline.parts import entries_by_sample, part_names
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsampled
@@ -35,9 +35,9 @@ def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
     if pipeline.privacy.adaptive:
         raise InputError("an event describes mechanisms that were fixed beforehand: expected adaptive = false, found true")
     resolve(pipeline)
-    writer = EventWriter.of(pipeline)
-    members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    shared = samples_of(pipeline.mechanisms)
+    writer = EventWriter.for_pipeline(pipeline)
+    members = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
+    shared = entries_by_sample(pipeline.mechanisms)
     events = []
     for entry in pipeline.mechanisms:
         readers = shared.get(entry.sample, (entry,))  # the entries that read the sample of this entry
@@ -67,7 +67,7 @@ class EventWriter:
     size: int | None
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> EventWriter:
+    def for_pipeline(cls, pipeline: Pipeline) -> EventWriter:
         privacy = pipeline.privacy
         tables = {table["name"]: table for table in tables_of(pipeline)["mechanism"]}
         change = RecordChange(privacy.adjacency.value == "replace-one")
@@ -77,10 +77,9 @@ class EventWriter:
         """Return the event of all steps of an entry or, with several names, of entries that share a sample."""
         inner = _composed([self._event_of(name) for name in names])
         try:
-            step, count = self._sampled(self.entries[names[0]], inner)
+            return self._all_steps(self.entries[names[0]], inner)
         except InputError as error:
             raise _refusal(names[0], error) from None
-        return step if count == 1 else EventTree("SelfComposedDpEvent", {"event": step, "count": count})
 
     def _event_of(self, name: str) -> EventTree:
         """Return the event of one run of an entry on all of the data."""
@@ -93,27 +92,33 @@ class EventWriter:
             raise _refusal(name, error) from None
         return inner
 
-    def _inner(self, kind: str, keys: Keys) -> EventTree:
+    def _inner(self, mechanism_type: str, keys: Keys) -> EventTree:
         """Return the event of one run on all of the data. The keys that it expresses are removed from `keys`."""
-        if kind in OWNERS:
-            return OWNERS[kind](self, keys)
-        if kind == PURE.type:
+        if mechanism_type in OWNERS:
+            return OWNERS[mechanism_type](self, keys)
+        if mechanism_type == PURE.type:
             return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.change))
-        if kind not in EVENT_OF:
-            raise InputError(f"dp-accounting has no event for {kind}")
-        event = EVENT_OF[kind]
+        if mechanism_type not in EVENT_OF:
+            raise InputError(f"dp-accounting has no event for {mechanism_type}")
+        event = EVENT_OF[mechanism_type]
         fields = LEAVES[event].fields(keys, self.change)
         return EventTree(event, {field: value for field, value in fields.items() if value is not None})
 
-    def _sampled(self, entry: Entry, inner: EventTree) -> tuple[EventTree, int]:
-        """Return the event of one step, and the number of steps."""
-        runs = entry.runs(self.size)
-        if isinstance(entry.sampling, Unsampled | None):
-            return inner, runs.steps_at(None)
-        if not isinstance(entry.sampling, Batched) or type(entry.sampling) not in SAMPLES:
-            raise InputError(f"dp-accounting has no event for the sampling scheme {entry.sampling.scheme}")
-        event = SAMPLES[type(entry.sampling)](self, entry.sampling, inner)
-        return event, runs.steps_at(entry.sampling.lower_rate(self.size))
+    def _all_steps(self, entry: Entry, inner: EventTree) -> EventTree:
+        """Return the event of all steps of an entry.
+
+        Args:
+            inner: Event of one step on all of the data.
+        """
+        step, sampling, runs = inner, entry.sampling, entry.runs(self.size)
+        if isinstance(sampling, Unsampled | None):
+            count = runs.steps_at(None)
+        elif isinstance(sampling, Batched) and type(sampling) in SAMPLES:
+            step = SAMPLES[type(sampling)](self, sampling, inner)
+            count = runs.steps_at(sampling.lower_rate(self.size))
+        else:
+            raise InputError(f"dp-accounting has no event for the sampling scheme {sampling.scheme}")
+        return step if count == 1 else EventTree("SelfComposedDpEvent", {"event": step, "count": count})
 
     def poisson(self, sampling: Poisson, inner: EventTree) -> EventTree:
         """Return the event of one step on a Poisson sample, truncated if the scheme has max_batch_size."""

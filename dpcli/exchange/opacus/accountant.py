@@ -16,7 +16,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import read_fields
 from dpcli.exchange.opacus.inert_pickle import Inert, read_pickle
-from dpcli.file.pipeline.series import MOST as MOST_PHASES
+from dpcli.file.pipeline.series import MAX_ENTRIES as MOST_PHASES
 from dpcli.file.toml.limits import read_head, title
 from dpcli.file.toml.shown import escaped, shown
 

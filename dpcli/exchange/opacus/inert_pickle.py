@@ -24,9 +24,7 @@ KNOWN = re.compile(
     r"|numpy (dtype|ndarray)|numpy\.dtypes \w+DType|numpy\._?core\.multiarray (scalar|_reconstruct)"
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
-LONGEST_KEY = (
-    20  # largest number of values in a dict key that is a tuple, including nested tuples; a longer one may take long to hash
-)
+LONGEST_KEY = 20  # largest number of values in a dict key, including those of nested tuples; a longer key may take long to hash
 MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle, which limits the time of reading it
 # Types whose calls become a dict.
 DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})

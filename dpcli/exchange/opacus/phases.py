@@ -21,7 +21,7 @@ from dpcli.exchange.rounded import rate_of
 from dpcli.exchange.schedule_csv import merged_stages, staged_entry, wrapped
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import together
+from dpcli.file.pipeline.parts import sample_readers
 from dpcli.file.toml.shown import escaped, first_names, quoted
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
@@ -91,7 +91,7 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield "it has max_batch_size, which Opacus cannot express"
     if entry.partition is not None:
         yield "it has a partition, which Opacus cannot express"
-    charged = [reader for reader in together(entry, pipeline.mechanisms) if not reader.spec.free]
+    charged = [reader for reader in sample_readers(entry, pipeline.mechanisms) if not reader.spec.free]
     companions = [quoted(reader.name) for reader in charged if reader is not entry]
     if companions:
         yield f"it shares its sample with {first_names(companions)}, but in Opacus each has a separate sample"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.confusables import mixed_scripts, skeleton, unusual_characters
 from dpcli.file.toml.findings import Problem
-from dpcli.file.toml.looks import looks, mixed_scripts, unusual_characters
 from dpcli.file.toml.shown import quoted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def dataset_problems(name: str) -> Iterator[Problem]:
     """
     key = ("privacy", "dataset")
     is_spaced_well = name == " ".join(name.split())
-    if len(name) > LONGEST_NAME or not name.isprintable() or not is_spaced_well or not looks(name):
+    if len(name) > LONGEST_NAME or not name.isprintable() or not is_spaced_well or not skeleton(name):
         expected = f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row"
         yield key, expected, quoted(name[:LONGEST_NAME])
     elif scripts := mixed_scripts(name):
@@ -54,7 +54,7 @@ def _require_distinct_names(groups: dict[str, list[Pipeline]]) -> None:
     """Raise InputError if two names of datasets look alike."""
     by_skeleton: dict[str, str] = {}
     for name, (first, *_) in groups.items():
-        earlier = by_skeleton.setdefault(looks(name), name)
+        earlier = by_skeleton.setdefault(skeleton(name), name)
         if earlier != name:
             raise InputError(
                 f"{first.path}: privacy.dataset: expected {earlier!a}, as in {groups[earlier][0].path}, or a name that does not look "

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.file.pipeline.model import OWN, Entry, Pipeline
+from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import Problem
-from dpcli.file.toml.looks import looks
 from dpcli.file.toml.shown import escaped, quoted
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.sampling.schemes import Unsampled
@@ -20,7 +20,7 @@ def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, An
     index_of = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
     edges: dict[str, list[str]] = {}
     for index, entry in entries.items():
-        for position, name in enumerate(named(entry.spec)):
+        for position, name in enumerate(part_names(entry.spec)):
             problem = _part_problem(entry, name, entries.get(index_of.get(name, -1)), index_of)
             if problem:
                 yield ("mechanism", index, *entry.spec.part_path(position)), "the name of another mechanism", problem
@@ -33,7 +33,7 @@ def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, An
         yield ("mechanism", first, key), "parts that do not contain this mechanism", " -> ".join(map(quoted, cycle))
 
 
-def named(spec: Spec) -> list[str]:
+def part_names(spec: Spec) -> list[str]:
     """Return the names of the entries that are parts of this mechanism."""
     names: list[str] = []
 
@@ -52,7 +52,7 @@ def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
     size, in which a blank takes a place.
     """
     for entry in entries:
-        sums_contributions = entry.spec.contribution_form or named(entry.spec)
+        sums_contributions = entry.spec.contribution_form or part_names(entry.spec)
         is_limited = getattr(entry.sampling, "max_batch_size", None) is not None
         if is_limited or not sums_contributions:
             return entry.name
@@ -64,8 +64,8 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
 
     The account may then charge less for the entry than it would cost alone.
     """
-    shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
-    return shared or any(entry.name in named(mechanism.spec) for mechanism in pipeline.mechanisms)
+    shared = entry.partition is not None or len(sample_readers(entry, pipeline.mechanisms)) > 1
+    return shared or any(entry.name in part_names(mechanism.spec) for mechanism in pipeline.mechanisms)
 
 
 def schemes(pipeline: Pipeline) -> str:
@@ -128,10 +128,10 @@ def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
                 path[part] = iter(edges.get(part, ()))
 
 
-DRAWN = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
+SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
 
 
-def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
+def entries_by_sample(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
     """Return the entries that read each named sample, in their order."""
     result: dict[str | None, list[Entry]] = {}
     for entry in entries:
@@ -140,7 +140,7 @@ def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
     return {name: tuple(members) for name, members in result.items()}
 
 
-def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def sample_readers(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries that read the sample of `entry`, including `entry`, in their order."""
     if entry.sample in (None, OWN):
         return (entry,)
@@ -150,11 +150,11 @@ def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield the problems of named samples.
 
-    An entry with a sample must have sampling. A sample needs at least two entries, which must agree in `DRAWN`. Names of samples must not
-    look alike.
+    An entry with a sample must have sampling. A sample needs at least two entries, which must agree in `SAMPLING_KEYS`. Names of samples
+    must not look alike.
     """
     uses = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
-    by_skeleton = {looks(OWN): OWN}
+    by_skeleton = {skeleton(OWN): OWN}
     first_reader: dict[str, Entry] = {}
     for index, entry in entries.items():
         sample = entry.sample
@@ -164,7 +164,7 @@ def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, 
         if isinstance(entry.sampling, Unsampled | None):
             yield path, "sampling with sample", "none: every step reads all records"
             continue
-        similar = by_skeleton.setdefault(looks(sample), sample)
+        similar = by_skeleton.setdefault(skeleton(sample), sample)
         if similar != sample:
             yield path, f"{quoted(similar)}, or a name that does not look like it", quoted(sample)
         elif sample != OWN and uses[sample] < 2:
@@ -173,13 +173,13 @@ def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, 
             yield path, 'a sample that another mechanism has too, or "own"', actual
         elif sample != OWN:
             first = first_reader.setdefault(sample, entry)
-            for key, expected, actual in differing(first, entry):
+            for key, expected, actual in sampling_differences(first, entry):
                 yield ("mechanism", index, key), expected, actual
 
 
-def differing(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of `DRAWN` in which two entries of one sample differ, as (key, expected, found)."""
-    for key in DRAWN:
+def sampling_differences(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:
+    """Yield the keys of `SAMPLING_KEYS` in which two entries of one sample differ, as (key, expected, found)."""
+    for key in SAMPLING_KEYS:
         if _stated(first, key) != _stated(entry, key):
             place = f'mechanism["{escaped(first.name)}"].{key}'
             yield key, f'{_shown(first, key)}, as {place}: both have sample = "{escaped(first.sample or "")}"', _shown(entry, key)

@@ -12,9 +12,9 @@ from dpcli.file.keys.kinds import calibration_weight
 from dpcli.file.pipeline.series import numbers_in, with_value
 from dpcli.file.toml.findings import Path
 
-COUNTS = frozenset({"steps", "batch_size"})  # keys whose value must be an integer, even if the solver works with floats
-NOISE = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
-COVERED = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
+COUNT_KEYS = frozenset({"steps", "batch_size"})  # keys whose value must be an integer, even if the solver works with floats
+NOISE_KEYS = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
+SENSITIVITY_KEYS = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
 
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
@@ -22,7 +22,7 @@ def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
 
     A key of the sampling table is written "sampling.KEY".
     """
-    return tuple((index, ".".join(map(str, path))) for index, path in _marked(tables))
+    return tuple((index, ".".join(map(str, path))) for index, path in _calibrated_keys(tables))
 
 
 def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
@@ -35,10 +35,10 @@ def with_placeholders(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
     The number is 1. If the key is the noise, it is the sensitivity if that is larger, so that checks that compare both are satisfied.
     """
-    return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
+    return _with_numbers(tables, lambda table, key: _largest_sensitivity(table) if key in NOISE_KEYS else 1.0)
 
 
-def _marked(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
+def _calibrated_keys(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
     """Yield (index of the mechanism, path of the key) for each "calibrate"."""
     mechanisms = tables.get("mechanism")
     for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
@@ -49,16 +49,16 @@ def _marked(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
 def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
     """Return a copy of the tables with a number in place of each "calibrate". `number` takes the table of the entry and the key."""
     mechanisms = None
-    for index, path in _marked(tables):
+    for index, path in _calibrated_keys(tables):
         mechanisms = mechanisms or list(tables["mechanism"])
         value = number(mechanisms[index], str(path[-1]))
-        if path[-1] in COUNTS and float(value).is_integer():
+        if path[-1] in COUNT_KEYS and float(value).is_integer():
             value = int(value)
         mechanisms[index] = with_value(mechanisms[index], path, value)
     return tables if mechanisms is None else {**tables, "mechanism": mechanisms}
 
 
-def _covered(table: Mapping[str, Any]) -> float:
+def _largest_sensitivity(table: Mapping[str, Any]) -> float:
     """Return the largest sensitivity that the table states, at least 1."""
-    stated: list[float] = [table[key] for key in COVERED if type(table.get(key)) in (int, float)]
+    stated: list[float] = [table[key] for key in SENSITIVITY_KEYS if type(table.get(key)) in (int, float)]
     return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)

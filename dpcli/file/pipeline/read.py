@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.file.keys.kinds import calibration_weight
@@ -17,9 +17,36 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.placeholders import find_calibrate, substituted, with_placeholders
 from dpcli.file.pipeline.section import in_section
 from dpcli.file.toml import syntax
-from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, KeyFinding, Path, TooMany
+from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Path, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.shown import key_text
+
+UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, as users do not write pipelines there
+
+
+class TomlDocument(NamedTuple):
+    """The text of a file with "\\n" as line ends, and its tables with lists and defaults expanded."""
+
+    text: str
+    tables: Mapping[str, Any]
+
+
+class CheckedDocument(NamedTuple):
+    """A document, the top-level values that can be read, and a finding for everything else."""
+
+    document: TomlDocument
+    values: Mapping[str, Any]
+    findings: Findings
+
+
+class Examined(NamedTuple):
+    """The pipeline in a file, and a diagnostic for each problem.
+
+    The pipeline is None if a problem is outside of sections such as [train].
+    """
+
+    pipeline: Pipeline | None
+    diagnostics: tuple[Diagnostic, ...]
 
 
 def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipeline:
@@ -35,78 +62,66 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
     return parse(read_bytes(path), os.fspath(path), substitute)
 
 
-def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
+def parse(data: bytes, path: str, substitute: float | None = None) -> Pipeline:
     """Return the pipeline in the bytes of a file. Raises InvalidFile as `load` does."""
-    content, tables = _substituted(text, path, substitute)
-    values, findings = _checked(tables)
-    refuse(findings, tables, content, path)
-    return _pipeline(values, tables, text, path)
+    document = _pipeline_document(data, path)
+    if substitute is not None:
+        document = document._replace(tables=substituted(document.tables, substitute))
+    checked = _checked(document)
+    refuse(checked.findings, document.tables, document.text, path)
+    return _pipeline(checked, data, path)
 
 
-def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
-    """Return the pipeline and a diagnostic for each problem. The pipeline is None if a problem is outside of sections such as [train].
+def examine(data: bytes, path: str) -> Examined:
+    """Return the pipeline in the bytes of a file, and its problems.
 
     A number replaces each "calibrate": 1 or, if the key is the noise, the sensitivity if that is larger.
 
     Raises InvalidFile if the bytes are blank, not TOML, or a file of another kind.
     """
-    content, tables = _with_placeholders(text, path)
-    values, findings = _checked(tables)
+    checked = checked_document(data, path)
+    findings, document = checked.findings, checked.document
     is_readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
-    pipeline = _pipeline(values, tables, text, path) if is_readable else None
-    return pipeline, _all_diagnostics(findings, tables, content, path)
+    pipeline = _pipeline(checked, data, path) if is_readable else None
+    return Examined(pipeline, _all_diagnostics(findings, document.tables, document.text, path))
 
 
-def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[KeyFinding]]:
-    """Return the text of a file, its tables with plain entries, and the findings about keys of these tables.
+def checked_document(data: bytes, path: str) -> CheckedDocument:
+    """Return the document in the bytes of a file, its values and its findings. A number replaces each "calibrate", as in `examine`.
 
-    A number replaces each "calibrate", as in `examine`.
-
-    Raises:
-        InvalidFile: As in `examine`.
+    Raises InvalidFile as `examine` does.
     """
-    content, tables = _with_placeholders(text, path)
-    return content, tables, _checked(tables)[1].items
+    document = _pipeline_document(data, path)
+    return _checked(document._replace(tables=with_placeholders(document.tables)))
 
 
-def section(text: bytes, path: str, name: str) -> Any:
+def section(data: bytes, path: str, name: str) -> Any:
     """Return the value of the section `name`; None if the file has no such section. The whole file is checked as in `parse`.
 
     A number replaces each "calibrate", as in `examine`. Raises InvalidFile as `load` does.
     """
-    content, tables = _with_placeholders(text, path)
-    values, findings = _checked(tables)
-    refuse(findings, tables, content, path)
+    document, values, findings = checked_document(data, path)
+    refuse(findings, document.tables, document.text, path)
     return values.get(name)
 
 
-def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str, Mapping[str, Any]]:
-    content, tables = _document(text, path)
-    return content, tables if substitute is None else substituted(tables, substitute)
-
-
-def _with_placeholders(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    content, tables = _document(text, path)
-    return content, with_placeholders(tables)
-
-
-def _document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text and the tables of a file. Raises InvalidFile if the file is blank, or of another known kind."""
+def _pipeline_document(data: bytes, path: str) -> TomlDocument:
+    """Return the document in the bytes of a file. Raises InvalidFile if the file is blank, or of another known kind."""
     if not data.strip():
         raise InvalidFile((_no_pipeline("empty standard input" if path == "-" else "an empty file", path),))
-    content, tables = toml_document(data, path)
-    if not is_pipeline(tables):
+    document = toml_document(data, path)
+    if not is_pipeline(document.tables):
         from dpcli.file.pipeline.other_files import other_file
 
-        other = other_file(tables)
+        other = other_file(document.tables)
         if other is not None:
             raise InvalidFile((_no_pipeline(other, path),))
-    return content, tables
+    return document
 
 
-def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:
-    """Return the pipeline with these values, and with the path and the SHA-256 of its file."""
-    return replace(pipeline_of(values, tables), path=path, sha256=hashlib.sha256(text).hexdigest())
+def _pipeline(checked: CheckedDocument, data: bytes, path: str) -> Pipeline:
+    """Return the pipeline of a document, with the path and the SHA-256 of its file."""
+    return replace(pipeline_of(checked.values, checked.document.tables), path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
 def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
@@ -119,15 +134,15 @@ def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ..
     return targets(read_bytes(path), os.fspath(path))
 
 
-def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
+def targets(data: bytes, path: str) -> tuple[tuple[str, str], ...]:
     """Return the result of `calibrate_targets` for the bytes of a file."""
-    _, tables = toml_document(text, path)
+    tables = toml_document(data, path).tables
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
 
-def weights(text: bytes, path: str) -> dict[str, float]:
+def weights(data: bytes, path: str) -> dict[str, float]:
     """Return the calibration weight of each mechanism with "calibrate", by name. The weight is 1 if the file states none."""
-    _, tables = toml_document(text, path)
+    tables = toml_document(data, path).tables
     result = {}
     for index, key in find_calibrate(tables):
         table = tables["mechanism"][index]
@@ -141,11 +156,11 @@ def _name(table: Mapping[str, Any], index: int) -> str:
     return table["name"] if type(table.get("name")) is str else f"mechanism[{index + 1}]"
 
 
-def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a file and its tables, with lists and defaults expanded. Raises InvalidFile if the file is not TOML."""
+def toml_document(data: bytes, path: str) -> TomlDocument:
+    """Return the document in the bytes of a file. Raises InvalidFile if the file is not TOML."""
     try:
         text = syntax.text_of(data)
-        return text, _expanded(_written_tables(text))
+        return TomlDocument(text, _expanded(_written_tables(text)))
     except syntax.NotToml as fault:
         from dpcli.file.pipeline.other_files import looks_like
 
@@ -193,10 +208,10 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     stated = _written_tables(text)
     if not _has_abbreviations(stated):
         return locate(text, paths)
-    from dpcli.file.pipeline.series import written
+    from dpcli.file.pipeline.series import written_paths
 
     paths = tuple(paths)
-    places = dict(zip(paths, written(stated, paths), strict=True))
+    places = dict(zip(paths, written_paths(stated, paths), strict=True))
     result = locate(text, places.values())
     return {path: result[place] for path, place in places.items()}
 
@@ -207,13 +222,14 @@ def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) 
         raise InvalidFile(_all_diagnostics(findings, tables, text, path))
 
 
-def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
-    """Return the values that can be read, and a finding for everything else."""
+def _checked(document: TomlDocument) -> CheckedDocument:
+    """Return the document with its values and findings. It has no values if there are too many findings."""
     findings = Findings()
     try:
-        return values_of(tables, findings), findings
+        values: Mapping[str, Any] = values_of(document.tables, findings)
     except TooMany:
-        return {}, findings
+        values = {}
+    return CheckedDocument(document, values, findings)
 
 
 def _all_diagnostics(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
@@ -253,17 +269,17 @@ def _title(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, as users do not write pipelines there
-
-
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
     """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged
-    pipeline. A folder without such files stays in the list, so that reading it reports an error. wanted: function that returns whether a
-    file with these tables is wanted.
+    pipeline. A folder without such files stays in the list, so that reading it reports an error.
 
-    Raises InputError if a folder cannot be listed.
+    Args:
+        wanted: Function that returns whether a file with these tables is wanted.
+
+    Raises:
+        InputError: A folder cannot be listed.
     """
     by_place: dict[str, str] = {}
     for path in paths:
@@ -287,7 +303,7 @@ def toml_name(name: str) -> bool:
     return name.lower().endswith(".toml")
 
 
-def below(path: str, folder: str) -> bool:
+def is_in_folder(path: str, folder: str) -> bool:
     """Return whether a path is a folder or is in it, after links are followed. Neither needs to exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
@@ -297,7 +313,7 @@ def _wanted_files(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> I
     """Yield the *.toml files in a folder that are wanted or cannot be read."""
     for name in _toml_files(folder):
         try:
-            _, tables = toml_document(read_bytes(name), name)
+            tables = toml_document(read_bytes(name), name).tables
         except InputError:
             yield name
             continue
@@ -313,8 +329,11 @@ def _toml_files(folder: str) -> Iterator[str]:
         raise InputError(f"{escaped_path(os.fsdecode(error.filename))}: expected a folder that can be listed; {error.strerror}")
 
     for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        real_paths = {name: os.path.realpath(os.path.join(place, name)) for name in sorted(folders) if name not in UNSEARCHED}
-        real_paths = {name: real_path for name, real_path in real_paths.items() if real_path not in searched}
-        searched.update(real_paths.values())
-        folders[:] = real_paths  # os.walk continues with these
+        unsearched = []
+        for name in sorted(set(folders) - UNSEARCHED):
+            real_path = os.path.realpath(os.path.join(place, name))
+            if real_path not in searched:
+                searched.add(real_path)
+                unsearched.append(name)
+        folders[:] = unsearched  # os.walk continues with these
         yield from (os.path.join(place, name) for name in sorted(files) if toml_name(name))

@@ -9,11 +9,12 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
-from dpcli.file.pipeline.parts import differing, named, samples_of
+from dpcli.file.pipeline.parts import entries_by_sample, part_names, sampling_differences
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
@@ -66,8 +67,8 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
         raise InputError(
             "expected mechanisms of different names, found two of the same name: a group that names it would leave one of them uncharged"
         )
-    members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    samples = samples_of(pipeline.mechanisms)
+    members = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
+    samples = entries_by_sample(pipeline.mechanisms)
     charges: list[BillLine] = []
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
@@ -77,7 +78,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
             continue
         try:
             _require_one_draw(readers, members)
-            mechanism, count = _run(readers, entries, pipeline, neighbours)
+            mechanism, count = _counted_mechanism(readers, entries, pipeline, neighbours)
         except InputError as error:
             raise InputError(f"{pipeline.path or '<pipeline>'}: {_place(readers)}: {error}") from None
         charge = BillLine(_title(readers), mechanism, count, readers)
@@ -86,7 +87,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
             parts.setdefault(entry.partition.part, []).append(charge)
         else:
             charges.append(charge)
-    partitions = [_parallel(of, parts) for of, parts in charges_of_parts.items()]
+    partitions = [_parallel(attribute, parts) for attribute, parts in charges_of_parts.items()]
     if math.prod(len(line.mechanism.cases()) for line in partitions) > MAX_CASES:
         partitions = [replace(line, mechanism=Dominated(line.mechanism)) for line in partitions]
     return (*charges, *partitions)
@@ -121,7 +122,7 @@ def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
     if len(readers) == 1:
         return
     for entry in readers:
-        for key, expected, actual in differing(readers[0], entry):
+        for key, expected, actual in sampling_differences(readers[0], entry):
             raise InputError(f"{key}: expected {expected}, found {actual}")
         if entry.name in members:
             raise InputError(
@@ -129,9 +130,16 @@ def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
             )
 
 
-def _run(
+class CountedMechanism(NamedTuple):
+    """A mechanism, and the number of its runs."""
+
+    mechanism: Mechanism
+    run_count: int
+
+
+def _counted_mechanism(
     readers: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours
-) -> tuple[Mechanism, int]:
+) -> CountedMechanism:
     """Return the mechanism and the count of an entry or, if several entries read one sample, of their composition on this sample."""
     entry, dataset_size = readers[0], pipeline.privacy.dataset_size
     specs = [_bound(reader, entries, dataset_size) for reader in readers]
@@ -144,7 +152,7 @@ def _run(
     else:
         mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
     # The records of a unit may lie in fewer parts, so that the bound need not be attained.
-    return mechanism if parts == 1 else mechanism.unclaimed(), parts * count
+    return CountedMechanism(mechanism if parts == 1 else mechanism.unclaimed(), parts * count)
 
 
 def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
@@ -154,17 +162,17 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     only, so that each part counts as a run. If the noise is stated per contribution C, all parts together count as one run, and `resolve`
     prices it with all records of the unit in one part. This is the worst case:
 
-    * The sums of all parts are a vector with one coordinate for each part. If the records of the unit lie in several parts, several
-      coordinates change. The L1 norm of the change is the change of the single sum if all these records lie in one part.
+    * The sums of all parts are a vector with one coordinate for each part. The L1 norm of its change is the change of the single sum if all
+      records of the unit lie in one part.
     * Laplace noise: the path argument of `Laplace` applies to this vector. The sampled records are any subset of the unit's records, and
       H, the hockey-stick divergence, is convex.
     * Gaussian noise: the L2 norm of the change is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
       (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
-    Under zero-out, blanking a record may blank the column that assigns the record to a part. The record then leaves its part and enters
-    another part as a blank. If the noise is stated per contribution, this has the effect of a blank in place: the sum of the old part moves
-    by C, and the blank adds 0 to the sum of the new part, as a sample without the record does. A bare statement does not cover a record
-    that leaves its part. A batch of limited size does not cover a blank that takes a place in it.
+    Under zero-out, a blank may lack the column that assigns the record to a part, so that it enters another part. If the noise is stated
+    per contribution, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the sum of the
+    new part. A bare statement does not cover a record that leaves its part. A batch of limited size does not cover a blank that takes a
+    place in it.
     """
     if entry.partition is None:
         return 1
@@ -237,11 +245,11 @@ def _on_one_sample(specs: list[Spec]) -> Spec:
     return BoundGroup(tuple((spec, 1) for spec in specs))
 
 
-def _parallel(of: str, parts: dict[str, list[BillLine]]) -> BillLine:
-    """Return the line of the partition by the attribute `of`, whose parts have these lines."""
+def _parallel(attribute: str, parts: dict[str, list[BillLine]]) -> BillLine:
+    """Return the line of the partition by an attribute, whose parts have these lines."""
     from dpcli.mechanisms.combined.composed import Composed, Parallel
 
     mechanism = Parallel(tuple(Composed(steps_of(lines)) for lines in parts.values()))
     lines_of_parts = tuple(itertools.chain.from_iterable(parts.values()))
     entries = tuple(entry for line in lines_of_parts for entry in line.entries)
-    return BillLine(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries, lines_of_parts)
+    return BillLine(f"{attribute}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries, lines_of_parts)

@@ -1,8 +1,7 @@
 """Expansion of the abbreviations of a pipeline file: lists that make several entries, and [defaults].
 
 A "plain" entry is a [[mechanism]] table without lists that already contains its defaults. Files are expanded to plain entries before any
-other code reads them. A file with abbreviations is therefore equivalent to one in which all entries are written out. Only positions in the
-text refer to the tables as they are written.
+other code reads them. Only positions in the text refer to the tables as they are written.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.findings import Path
 
-MOST = 100_000  # largest number of entries that the lists of a file may make in all
+MAX_ENTRIES = 100_000  # largest number of entries that the lists of a file may make in all
 
 Tables = Mapping[str, Any]
-T = TypeVar("T")
+Value = TypeVar("Value")
 _ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 
@@ -51,6 +50,13 @@ class EntryOrigin:
         return (*table, *key)
 
 
+class PlainEntry(NamedTuple):
+    """The table of a plain entry, and its origin in the file."""
+
+    table: Any
+    origin: EntryOrigin
+
+
 def plain_entries(tables: Tables) -> Tables:
     """Return the tables with plain entries: one for each value of a list, with the defaults that the entry does not state.
 
@@ -69,7 +75,7 @@ def plain_entries(tables: Tables) -> Tables:
     return result
 
 
-def _names_of_entries(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
+def _names_of_entries(tables: Tables, entries: Sequence[PlainEntry]) -> dict[str, list[str]]:
     """Return the names of the entries that each table with lists makes, by the name of the table."""
     without_lists = {
         table["name"]
@@ -109,7 +115,7 @@ def written_name(name: str) -> str:
     return match[1] if match else name
 
 
-def by_name(entries: Mapping[str, T]) -> dict[str, T]:
+def by_name(entries: Mapping[str, Value]) -> dict[str, Value]:
     """Return a copy of the mapping. It also contains the first entry of each table with lists, under the name of the table."""
     result = dict(entries)
     for name, entry in entries.items():
@@ -134,7 +140,7 @@ def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str
     return result
 
 
-def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
+def comparable_tables(old: Tables, new: Tables) -> tuple[Tables, Tables]:
     """Return the plain tables of two files in a form that can be compared.
 
     If one file has the entries train[1], train[2], ..., and the other file has an entry train, the former are folded into one table train
@@ -200,7 +206,7 @@ def _value_at(table: Any, path: Path) -> Any:
     return table
 
 
-def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
+def written_paths(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
     """Translate paths in the plain tables to paths in the tables as they are written."""
     expansion = _expansion(tables)
     origins = [origin for _, origin in expansion.entries] if expansion else []
@@ -217,7 +223,7 @@ def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
 class Expansion(NamedTuple):
     """The plain entries of a file, each with its origin, and the keys of [defaults] that no entry takes."""
 
-    entries: list[tuple[Any, EntryOrigin]]
+    entries: list[PlainEntry]
     unused_defaults: dict[str, Any]
 
 
@@ -229,9 +235,9 @@ def _expansion(tables: Tables) -> Expansion | None:
     lists_of_tables = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
     if not defaults and not any(lists_of_tables):
         return None
-    if sum(map(_length, lists_of_tables)) > MOST:
+    if sum(map(_length, lists_of_tables)) > MAX_ENTRIES:
         lists_of_tables = [{} for _ in stated]
-    entries: list[tuple[Any, EntryOrigin]] = []
+    entries: list[PlainEntry] = []
     taken: set[str] = set()
     for index, (table, lists) in enumerate(zip(stated, lists_of_tables, strict=True)):
         entries += _series(index, table, defaults, lists)
@@ -245,15 +251,15 @@ def _length(lists: Mapping[Path, list[Any]]) -> int:
     return len(next(iter(lists.values()), []))
 
 
-def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[tuple[Any, EntryOrigin]]:
+def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[PlainEntry]:
     """Yield the entries that a table makes, with their origins."""
     if type(table) is not dict:
-        yield table, EntryOrigin(index, None, (), frozenset())
+        yield PlainEntry(table, EntryOrigin(index, None, (), frozenset()))
         return
     filled = _filled(table, defaults)
     added = frozenset(filled.keys() - table.keys())
     if not lists:
-        yield filled, EntryOrigin(index, None, (), added)
+        yield PlainEntry(filled, EntryOrigin(index, None, (), added))
         return
     for position in range(_length(lists)):
         entry = dict(filled)
@@ -261,7 +267,7 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
             entry["name"] = f"{filled['name']}[{position + 1}]"
         for path, values in lists.items():
             entry = with_value(entry, path, values[position])
-        yield entry, EntryOrigin(index, position, tuple(lists), added)
+        yield PlainEntry(entry, EntryOrigin(index, position, tuple(lists), added))
 
 
 def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:

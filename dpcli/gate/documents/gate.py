@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.documents import account as account_report
@@ -39,7 +40,7 @@ WORDS: dict[Verdict, str] = {
     "error": "LEDGER ERROR",
 }
 # The columns of the csv output.
-SHEET = (
+SHEET_COLUMNS = (
     "file",
     "verdict",
     "base_epsilon",
@@ -87,7 +88,7 @@ def document(gated: Gated) -> Document:
         exit_code=EXIT_CODES[verdict],
         records=[*files, *sums],
         marker="dpcli:gate",
-        sheet=Sheet(SHEET, tuple(_sheet_row(file) for file in judged)),
+        sheet=Sheet(SHEET_COLUMNS, tuple(_sheet_row(file) for file in judged)),
         log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
     )
 
@@ -129,17 +130,17 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
             if condition.pardon is not None:
                 waivers.append(_waiver_row(file, condition, condition.pardon))
     file_columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
-    yield Table("files", file_columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
+    yield Table("files", file_columns, tuple(_file_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
     yield Table("conditions", ("file", "condition", "verdict", "why"), tuple(conditions))
     yield Table("cost of each change alone", ("file", "change", "epsilon", "effect"), tuple(changes), frozenset({2, 3}))
     waiver_columns = ("file", "rule", "up to", "approver", "expires", "days left", "written in", "reason")
     yield Table("waivers in force", waiver_columns, tuple(waivers), frozenset({2, 5}), folded=True)
 
 
-def _row(file: Judged) -> tuple[str, ...]:
+def _file_row(file: Judged) -> tuple[str, ...]:
     """Return the row of a file or sum in the table of files."""
-    warned = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
-    word = WORDS["warn" if warned and file.verdict == "pass" else file.verdict]
+    has_only_warnings = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
+    word = WORDS["warn" if has_only_warnings and file.verdict == "pass" else file.verdict]
     if isinstance(file, JudgedSum) and file.uncapped is not None:
         return (word, file.path, "-", up(file.uncapped.upper), "-", "-", f"{file.uncapped.delta!r}")
     if file.account is None or file.account.budget is None:
@@ -157,7 +158,7 @@ def _row(file: Judged) -> tuple[str, ...]:
 
 
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
-    """Return the values of a file or sum for the columns `SHEET`."""
+    """Return the values of a file or sum for the columns `SHEET_COLUMNS`."""
     account = file.uncapped if isinstance(file, JudgedSum) and file.uncapped is not None else file.account
     values: dict[str, Value] = {"file": file.path, "verdict": file.verdict}
     if file.base is not None:
@@ -175,7 +176,7 @@ def _sheet_row(file: Judged) -> tuple[Value, ...]:
         }
         if account.budget is not None and account.budget.epsilon is not None:
             values |= {"cap_epsilon": account.budget.epsilon.cap, "cap_delta": account.budget.epsilon.delta}
-    return tuple(values.get(column) for column in SHEET)
+    return tuple(values.get(column) for column in SHEET_COLUMNS)
 
 
 def _signed(difference: float) -> str:
@@ -313,36 +314,31 @@ def _finding(file: Judged, condition: Condition) -> Finding:
     """Return the finding about a condition of a file, with its place, title and explanation."""
     from dpcli.lint.catalogue import link_to_source, rule, summary_of
 
-    pardon, name = condition.pardon, condition.name
-    path = file.reported_at if isinstance(file, JudgedSum) else file.path
+    pardon, code = condition.pardon, condition.name
     line, column = condition.place
-    level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.is_new else "note")
-    suppression = None if pardon is None else Suppression(_justification(pardon), pardon.in_policy)
-    if not name.startswith("DP"):
-        return Finding(
-            path,
-            f"gate/{name}",
-            level,
-            condition.message,
-            line,
-            column,
-            title=_title(condition),
-            key=key_text(condition.key),
-            suppression=suppression,
-            help=_meaning(condition),
-        )
-    return Finding(
-        path,
-        name,
-        level,
+    finding_of_condition = Finding(
+        file.reported_at if isinstance(file, JudgedSum) else file.path,
+        code,
+        LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.is_new else "note"),
         condition.message,
         line,
         column,
-        title=rule(name).title,
-        key=condition.message.partition(": ")[0],
-        suppression=suppression,
-        help=summary_of(name),
-        link=link_to_source(name),
+        suppression=None if pardon is None else Suppression(_justification(pardon), pardon.in_policy),
+    )
+    if code.startswith("DP"):
+        return replace(
+            finding_of_condition,
+            title=rule(code).title,
+            key=condition.message.partition(": ")[0],
+            help=summary_of(code),
+            link=link_to_source(code),
+        )
+    return replace(
+        finding_of_condition,
+        rule=f"gate/{code}",
+        title=_title(condition),
+        key=key_text(condition.key),
+        help=_meaning(condition),
     )
 
 

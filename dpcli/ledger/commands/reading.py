@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -28,7 +29,7 @@ def show(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...
     """Show what the dataset of LEDGER has spent: a bar, the share of each run, and how many more runs like the last one fit.
 
     -o x.svg draws a picture (also .png and .vl.json). It shows the used share of each block's cap, days as a calendar. Without blocks, it
-    shows what remained of the cap after each entry. -o x.html is a page with both.
+    shows what remained of the cap after each entry. -o x.html is a page with both, and a table behind each picture.
     """
     from dpcli.ledger.documents.ledger_balance import balance_document, picture
 
@@ -99,17 +100,25 @@ def verify(ledger: str, dataset: str | None, anchor: str | None, **output: Any) 
 
 
 @subcommand("overview", click.argument("ledgers", nargs=-1, required=True, metavar="LEDGER..."), answer_options)
-def overview(ledgers: tuple[str, ...], **output: Any) -> int:
+def overview(ledgers: tuple[str, ...], format_: str, outputs: tuple[str, ...]) -> int:
     """List every dataset of each LEDGER, the fullest first.
 
     The columns are unit, adjacency, filter, cap, the used share (with blocks, of the fullest block), the reserved share, the last entry,
     and warnings. Each dataset is read from its last checkpoint on, so that a long history takes no more time. A dataset or ledger that
     cannot be read has a row before all others, and the exit code is then 4.
+
+    -o x.html is a page to print or to keep, which needs no server. It also has what is left of each dataset, its quotas and last runs, and
+    pictures of its blocks and of the remaining budget, each with its table. For them it reads every entry.
     """
     from dpcli.ledger.dataset_overview import overview
     from dpcli.ledger.documents.ledger_overview import overview_document
 
-    return emit(overview_document(*overview(ledgers)), **output)
+    balance_of = None
+    if wants("html", format_, outputs):
+        from dpcli.ledger.documents.ledger_balance import balance_document
+
+        balance_of = partial(balance_document, pictured=True)
+    return emit(overview_document(*overview(ledgers, balance_of)), format_, outputs)
 
 
 @subcommand(

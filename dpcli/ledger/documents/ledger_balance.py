@@ -45,24 +45,25 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
     """Return the document of a dataset's balance and runs.
 
     Args:
-        pictured: Whether the document contains the pictures of the ledger.
+        pictured: Whether the document contains the pictures of the ledger, and their tables.
     """
     state, now = ledger.state(), ledger.now()
     remaining = remaining_room(state)
     all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs: there may be many
     table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
     outlook = _outlook(state, remaining, now)
+    pictures = _pictures(ledger) if pictured else ()
     subject = "declared runs" if state.open_terms().mode == "declared" else "cap"
     return Document(
         headline(state, remaining),
         {"schema": "dpcli/budget/v2", **terms_data(state), **balance_data(state), "runs": all_runs, "exit_code": 0},
         _verdict(remaining),
-        tables=(table,) if state.charges else (),
+        tables=(*((table,) if state.charges else ()), *(numbers for _, numbers in pictures if numbers.rows)),
         notes=outlook,
         total=share_spent_text(state),
         records=all_runs,
         title=f"budget of {ledger.dataset}",
-        pictures=_pictures(ledger) if pictured else (),
+        pictures=tuple(chart for chart, _ in pictures),
         details=(_bar(remaining, subject), *calendar(state), "", *aligned_lines(table), "", *outlook),
     )
 
@@ -81,18 +82,20 @@ def of_budget(budget: DatasetBudget) -> Document:
         return balance_document(ledger)
 
 
-def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
-    from dpcli.ledger.documents.ledger_pictures import block_chart, burn_down_chart
+def _pictures(ledger: Ledger) -> tuple[tuple[Chart, Table], ...]:
+    """Return each picture of a ledger, with the table of its numbers."""
+    from dpcli.ledger.documents.ledger_pictures import block_chart, block_table, burn_down
 
-    return tuple(chart for chart in (block_chart(ledger.state()), burn_down_chart(ledger.entries())) if chart)
+    blocks, remaining = block_chart(ledger.state()), burn_down(ledger.entries())
+    return (*([(blocks, block_table(blocks))] if blocks else []), *([remaining] if remaining else []))
 
 
 def picture(ledger: Ledger) -> Chart:
     """Return a chart of the blocks or, without blocks, of the remaining budget over time. Raises InputError before the first charge."""
-    charts = _pictures(ledger)
-    if not charts:
+    pictures = _pictures(ledger)
+    if not pictures:
         raise InputError(f"{ledger.store.place}: nothing to draw, as nothing was charged to {ledger.dataset} yet")
-    return charts[0]
+    return pictures[0][0]
 
 
 def headline(state: LedgerState, remaining: Remaining) -> str:

@@ -48,6 +48,7 @@ def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[D
         total=str(len(live)),
         records=records,
         title="budgets",
+        parts=tuple(summary.balance for summary in summaries if summary.balance is not None),
         notes=reasons,
         details=tuple(details),
         why=_first_reason(unread),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from math import floor
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import down, percent_used
 from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone
+from dpcli.document.document import Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.balance import share_of
@@ -36,6 +38,7 @@ MONTH_WIDTH = 3  # number of columns that the name of a month needs
 # A chart of weeks has a row for each year and a column for each week of the year, of which every fourth has a label.
 WEEKS_PER_YEAR, MOST_YEARS, WEEKS_PER_LABEL = 53, 20, 4
 MOST_NAMED, NAMED_PER_ROW = 300, 6  # largest number of squares with names, and their number in a row
+MOST_ROWS = 200  # largest number of rows of the table behind a picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +200,37 @@ def _monday(year: int, week: int) -> date | None:
         return None
 
 
-def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
-    """Return a chart of the part of the cap that remains after each entry, as steps; None if there is only the opening entry.
+def block_table(chart: Chart) -> Table:
+    """Return the charged and the retired squares of a chart of blocks as a table; the last `MOST_ROWS` of them if there are more."""
+    squares = chart.grid.squares if chart.grid else ()
+    rows = tuple((square.label, square.printed) for square in squares if square.value is not None or square.closed)
+    return Table(_cut_title("blocks by used share", len(rows)), ("block", "used"), rows[-MOST_ROWS:])
 
-    Amendments of the cap are marked, because they can raise or lower the line.
+
+def _cut_title(title: str, count: int) -> str:
+    """Return the title of a table of `count` rows. It tells if only the last `MOST_ROWS` are shown."""
+    return title if count <= MOST_ROWS else f"{title} (the last {MOST_ROWS} of {count:,} rows)"
+
+
+def burn_down(entries: Sequence[LedgerEntry]) -> tuple[Chart, Table] | None:
+    """Return what remains of the cap after each entry, as a chart of steps and as a table; None if there is only the opening entry.
+
+    Amendments of the cap are marked, because they can raise or lower the line. The table has the last `MOST_ROWS` entries.
     """
     if len(entries) < 2:
         return None
-    state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
+    state, left, amended, rows = LedgerState(str(entries[0].content["dataset"])), [], [], []
     for entry in entries:
         state.apply(entry)
-        left.append(_percent_left(share_of(state, state.fullest().spent)))
+        share = share_of(state, state.fullest().spent)
+        left.append(_percent_left(share))
+        left_text = down(max(100 - 100 * Decimal(repr(share)), Decimal(0)), 1)
         if entry.kind == "amend":
             amended.append(Marker(f"cap {state.epsilon!r}", float(entry.row.seq), left[-1], Tone.LIMIT))
+        when, who, key = (str(entry.content.get(name, "")) for name in ("when", "who", "key"))
+        rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{left_text} %"))
     reserved = len(state.under_way)
-    return Chart(
+    chart = Chart(
         kind="burn-down",
         title="remaining budget",
         subtitle=f"{state.dataset}: {_cap_words(state)}",
@@ -224,6 +243,9 @@ def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
         markers=tuple(amended),
         notes=(f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else (),
     )
+    title = _cut_title("remaining budget after each entry", len(rows))
+    columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
+    return chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), frozenset({0, 5, 6}))
 
 
 def _percent_left(share: float) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import LedgerError
-from dpcli.file.toml.looks import looks
+from dpcli.file.toml.confusables import skeleton
 from dpcli.ledger.chain import LedgerEntry, is_stamp
 
 DAYS, MOST_DAYS = 7, 31  # days for which a proposal is open, by default and at most
@@ -39,7 +39,7 @@ class Proposal:
 
     def made_by(self, who: str) -> bool:
         """Return whether the proposer has this name, or a name that looks the same."""
-        return looks(self.who) == looks(who)
+        return skeleton(self.who) == skeleton(who)
 
 
 Proposals = Mapping[str, Proposal]  # by subject

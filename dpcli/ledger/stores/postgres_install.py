@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.base.errors import LedgerError
-from dpcli.file.toml.looks import letters
+from dpcli.file.toml.confusables import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 

@@ -164,8 +164,9 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
         before: The content on which the new content is based.
         folders: The folders in which the file must lie; empty if it may lie anywhere.
 
-    Raises InputError if the replacement would change more than the text of the file, if the file has changed since it was read or cannot be
-    written, or if the system is not POSIX.
+    Raises:
+        InputError: The replacement would change more than the text of the file. Or the file has changed since it was read, or cannot be
+            written. Or the system is not POSIX.
     """
     from dpcli.base.extras import require_posix
     from dpcli.file.toml.limits import escaped_path, read_bytes
@@ -192,10 +193,10 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
 
 def _refusal(real: str, info: os.stat_result, folders: Sequence[str]) -> str | None:
     """Return why the replacement of a file would change more than its text, such as links, owner or permissions; None if it would not."""
-    from dpcli.file.pipeline.read import below
+    from dpcli.file.pipeline.read import is_in_folder
     from dpcli.file.toml.limits import escaped_path
 
-    if folders and not any(below(real, folder) for folder in folders):
+    if folders and not any(is_in_folder(real, folder) for folder in folders):
         return f"it is a link to {escaped_path(real)}, outside of the folder"
     if info.st_nlink > 1:
         return f"it has {info.st_nlink} names (hard links), which would become different files"

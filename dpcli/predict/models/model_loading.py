@@ -211,7 +211,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
         InputError: If the vocabulary cannot be loaded, or lacks `ids`, `text` or `end`.
         Unavailable: If transformers is needed and not installed.
     """
-    from dpcli.train.tasks.lm_library import library, pretrained
+    from dpcli.train.tasks.lm_library import library, load_pretrained
     from dpcli.train.tasks.user_code import result
 
     if source == "bytes":
@@ -225,7 +225,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
         vocabulary: Vocabulary = built
         return vocabulary
     load = library("transformers").AutoTokenizer.from_pretrained
-    return PretrainedVocabulary(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED), table))
+    return PretrainedVocabulary(load_pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED), table))
 
 
 def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.predict.prediction_session import add_line, whole_lines
 from dpcli.sessions.charged import existing_session
-from dpcli.sessions.window import as_begun
+from dpcli.sessions.window import as_at_start
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
@@ -146,7 +146,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
         raise InputError(f"{path}: its folder has no session: it is from an earlier version, or was moved alone")
     if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:
         return None
-    if session.fingerprint != as_begun(plan, session.window, session.rows).fingerprint():
+    if session.fingerprint != as_at_start(plan, session.window, session.rows).fingerprint():
         raise InputError(
             f"{path}: expected a transcript of this file, found one of another file, or of this file before a change; its labels stay "
             "charged: set another pate.output for a new session"

@@ -21,7 +21,7 @@ from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
 from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
-from dpcli.sessions.window import as_begun
+from dpcli.sessions.window import as_at_start
 from dpcli.train.run.description import digest_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
     existing = _read(plan.folder)
     if existing is None:
         raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
-    if existing.session.fingerprint != as_begun(plan, existing.session.window, existing.session.rows).fingerprint():
+    if existing.session.fingerprint != as_at_start(plan, existing.session.window, existing.session.rows).fingerprint():
         raise InputError(
             f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "
             "have changed; a new fit needs another folder"
@@ -134,7 +134,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
 def as_fitted(plan: PmixedPlan) -> PmixedPlan:
     """Return the plan with the window of rows on which its models were fitted; the plan itself if none were fitted."""
     existing = _read(plan.folder)
-    return plan if existing is None else as_begun(plan, existing.session.window, existing.session.rows)
+    return plan if existing is None else as_at_start(plan, existing.session.window, existing.session.rows)
 
 
 def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:

@@ -255,7 +255,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     """Return the table and the pipeline. The file gets the checks of every command, except that the published protocol is accepted."""
     from dpcli.analysis.calibrate_file import solved_pipeline
 
-    tables = toml_document(data, path)[1]
+    tables = toml_document(data, path).tables
     is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
     pipeline, findings = examine(data, path)
     judges_mode_alone = [(finding.rule, finding.key) for finding in findings] == [("DP005", "pmixed.mode")]

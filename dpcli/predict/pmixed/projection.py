@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dpcli.base.errors import InputError, InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.random.streams import Stream
-from dpcli.random.subsets import below
+from dpcli.random.subsets import uniform_integers
 
 # Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller.
 MARGIN = 8.0 * 2.0**-52
@@ -245,7 +245,7 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
     reached = np.cumsum(total)
     if int(reached[-1]) != count * ONE:
         raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
-    return int(np.searchsorted(reached, below(stream, count * ONE, 1)[0], side="right"))
+    return int(np.searchsorted(reached, uniform_integers(stream, count * ONE, 1)[0], side="right"))
 
 
 def sample_models(stream: Stream, count: int, rate: float) -> list[int]:

@@ -15,7 +15,7 @@ from dpcli.predict.pmixed.projection import sample_models
 from dpcli.predict.pmixed.shard_models import FittedModel
 from dpcli.predict.prediction_session import Report
 from dpcli.random.streams import Stream
-from dpcli.random.subsets import below
+from dpcli.random.subsets import uniform_integers
 
 Records = Sequence[Sequence[int]]
 RESAMPLES = 2_000  # bootstrap resamples of the records
@@ -47,7 +47,7 @@ def perplexity(losses_by_record: Sequence[Array], stream: Stream) -> Perplexity:
     """
     sums = np.array([losses.sum() for losses in losses_by_record])
     counts = np.array([float(len(losses)) for losses in losses_by_record])
-    drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
+    drawn = uniform_integers(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
     resampled_means = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     tail_count = int(TAIL * RESAMPLES)
     mean_losses = (sums.sum() / counts.sum(), resampled_means[tail_count], resampled_means[-tail_count - 1])

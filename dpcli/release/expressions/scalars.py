@@ -15,6 +15,7 @@ UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
 LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
+LONGEST_JOINED = 1_000_000  # largest number of characters of a text made of others; without a bound, an engine could fail
 ESCAPE = "!"  # character that makes the next one of a pattern stand for itself
 
 
@@ -236,6 +237,19 @@ def without_spaces(value: Scalar) -> Scalar:
     return _by_dialect("text", lambda dialect, sql: dialect.trimmed(sql), value)
 
 
+def joined(left: Scalar, right: Scalar) -> Scalar:
+    """Return a text followed by another. It is null if one of them is, or if it is longer than LONGEST_JOINED."""
+
+    def write(layers: Layers) -> Term:
+        names = [layers.bind(side.write(layers)) for side in (left, right)]
+        first, second = (Scalar("text", lambda _, name=name: name) for name in names)  # type: ignore[misc]
+        lengths = whole_arithmetic("+", character_count(first), character_count(second))
+        fits = compose("boolean", "({0} <= {1})", lengths, integer(LONGEST_JOINED))
+        return first_true([fits], [compose("text", "({0} || {1})", first, second)]).write(layers)
+
+    return Scalar("text", write)
+
+
 def absolute(value: Scalar) -> Scalar:
     """Return the absolute value of a number. That of the least integer of 64 bits is null, as it does not fit into them."""
     if value.type == "decimal":
@@ -259,6 +273,30 @@ def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
         return fill_template(f"(CASE WHEN abs({{0}}) < {{1}} THEN {rounded} END)", number, limit)
 
     return Scalar("integer", write)
+
+
+def nearest_whole(value: Scalar) -> Scalar:
+    """Return the nearest integer, of two equally near ones that further from 0; null if its absolute value is at least LARGEST_WHOLE."""
+    if value.type == "integer":
+        return value
+
+    def of_number(number: Scalar) -> Scalar:
+        def of_size(size: Scalar) -> Scalar:  # a number minus its floor is exact if it is not negative; plus one half is not
+            def of_floor(low: Scalar) -> Scalar:
+                is_high = compose("boolean", "({0} - {1} >= {2})", size, low, decimal(0.5))
+                return first_true([is_high, negation(is_high)], [whole_arithmetic("+", low, integer(1)), low])
+
+            return reusing("integer", whole_number(size, "floor"), of_floor)
+
+        is_negative = compose("boolean", "({0} < {1})", number, decimal(0.0))
+        size = reusing("integer", absolute(number), of_size)
+        return reusing(
+            "integer",
+            size,
+            lambda whole: first_true([is_negative, negation(is_negative)], [whole_arithmetic("-", integer(0), whole), whole]),
+        )
+
+    return reusing("integer", value, of_number)
 
 
 def first_day(period: Period, value: Scalar) -> Scalar:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
@@ -34,8 +34,10 @@ from dpcli.release.expressions.scalars import (
     first_day,
     first_true,
     integer,
+    joined,
     literal,
     matches_pattern,
+    nearest_whole,
     negation,
     text_of,
     to_decimal,
@@ -51,8 +53,8 @@ LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of character
 GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, like, is null, case when, coalesce, nullif, least, greatest, cast, "
-    "+ - * / // %, abs, floor, ceil, lower, upper, trim, substr, length, and year, quarter, month, week, day, dayofyear, dayofweek, "
-    "isodow, extract or date_trunc of a date"
+    "+ - * / // % ||, abs, floor, ceil, round, concat, lower, upper, trim, substr, length, and year, quarter, month, week, day, "
+    "dayofyear, dayofweek, isodow, extract or date_trunc of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
 LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
@@ -68,11 +70,13 @@ class Expressions:
         columns: Declared columns by name.
         within: Names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
         computed: Computed columns that have been read. Each is read once, however many others use it.
+        depth: Number of expressions around the one that is read, if it is that of a computed column.
     """
 
     columns: Mapping[str, Column]
     within: tuple[str, ...] = ()
     computed: dict[str, Scalar] = field(default_factory=dict)
+    depth: int = 0
 
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
@@ -80,7 +84,7 @@ class Expressions:
         Raises:
             InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
         """
-        return SqlReader(self, key).scalar(parse_expression(text, key))
+        return SqlReader(self, key, self.depth).scalar(parse_expression(text, key))
 
     def condition(self, text: str, key: str) -> Scalar:
         """Return the scalar of a condition, which is true, false or unknown. Raises InputError as `scalar` does."""
@@ -89,8 +93,10 @@ class Expressions:
             raise InputError(f"{key}: expected a condition, found an expression of type {scalar.type}")
         return scalar
 
-    def column(self, name: str, key: str) -> Scalar:
+    def column(self, name: str, key: str, depth: int = 0) -> Scalar:
         """Return the column with the exact name. For a computed column, return the scalar of its expression.
+
+        depth: number of expressions around the column.
 
         Raises:
             InputError: There is no such column, it is computed from itself, or its expression has another type.
@@ -106,7 +112,7 @@ class Expressions:
         if name in self.within:
             raise InputError(f'{key}: expected columns that are computed from others, found "{name}" computed from itself')
         expression_key = f"source.columns.{name}.expression"
-        scalar = Expressions(self.columns, (*self.within, name), self.computed).scalar(declared.expression, expression_key)
+        scalar = Expressions(self.columns, (*self.within, name), self.computed, depth).scalar(declared.expression, expression_key)
         if declared.type == "decimal" and scalar.type == "integer":
             scalar = to_decimal(scalar)
         if scalar.type != declared.type:
@@ -130,10 +136,7 @@ class SqlReader:
     def scalar(self, node: exp.Expr) -> Scalar:
         """Return the scalar of a node. Raises InputError if the node has a part or a kind that is not in MEANINGS, or is too deep."""
         if self.depth > DEEPEST_NESTING:
-            raise InputError(
-                f"{self.key}: expected at most {DEEPEST_NESTING} nested expressions, found more; a long list of values can be "
-                "written as in (...)"
-            )
+            raise too_deep(self.key)
         if node.comments:
             raise InputError(f"{self.key}: expected no comment, found a comment")
         meaning = MEANINGS.get(type(node).__name__)
@@ -166,6 +169,14 @@ class SqlReader:
         return scalars
 
 
+def too_deep(key: str) -> InputError:
+    """Return the error of an expression that is nested too deeply."""
+    return InputError(
+        f"{key}: expected at most {DEEPEST_NESTING} nested expressions, those of computed columns included, found more; a long list of "
+        "values can be written as in (...)"
+    )
+
+
 def parse_expression(text: str, key: str) -> exp.Expr:
     """Return the syntax tree of one SQL expression. Raises InputError if the text is not a single expression."""
     require("sqlglot")
@@ -182,7 +193,9 @@ def parse_expression(text: str, key: str) -> exp.Expr:
         dialect = Dialect.get_or_raise(GRAMMAR)
         tokens = dialect.tokenize(text)
         trees: list[Any] = dialect.parser().parse_into(exp.Condition, tokens, text)
-    except (SqlglotError, RecursionError, ValueError):
+    except RecursionError:
+        raise too_deep(key) from None
+    except (SqlglotError, ValueError):
         raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}") from None
     if any(token.comments for token in tokens):
         raise InputError(f"{key}: expected no comment, found a comment")
@@ -232,7 +245,7 @@ def _is_number(node: exp.Expr | None) -> bool:
 def _read_column(reader: SqlReader, node: exp.Expr) -> Scalar:
     if not _is_a(node.this, "Identifier"):
         raise reader.refusal(node)
-    return reader.expressions.column(node.this.this, reader.key)
+    return reader.expressions.column(node.this.this, reader.key, reader.depth)
 
 
 def _read_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -279,7 +292,7 @@ def _read_cast(reader: SqlReader, node: exp.Expr) -> Scalar:
         return converted_text(value, to)
     convert = CASTS.get((value.type, to))
     if convert is None:
-        hint = "; floor or ceil rounds it" if (value.type, to) == ("decimal", "integer") else ""
+        hint = "; floor, ceil or round makes it whole" if (value.type, to) == ("decimal", "integer") else ""
         raise reader.refusal(node, f"a cast that every engine does alike, not of {value.type} to {to}{hint}")
     return convert(value)
 
@@ -429,6 +442,16 @@ def _read_substring(reader: SqlReader, node: exp.Expr) -> Scalar:
     return compose("text", f"substring({{0}}, {', '.join(map(str, bounds))})", reader.of_type(node.this, "text"))
 
 
+def _read_joined(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return joined(*(reader.of_type(side, "text") for side in (node.this, node.expression)))
+
+
+def _read_concat(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Return texts one after another, where null counts as an empty text."""
+    texts = [compose("text", "coalesce({0}, {1})", reader.of_type(part, "text"), literal("", "text")) for part in node.expressions]
+    return reduce(joined, texts)
+
+
 def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, least: int) -> int:
     """Return a number of characters, which must be a literal. Raises InputError for any other argument."""
     text = str(count.this) if count is not None and _is_number(count) else ""
@@ -524,6 +547,9 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "IntDiv": NodeMeaning(_whole_division_reader("//"), TWO),
     "Mod": NodeMeaning(_whole_division_reader("%"), TWO),
     "Neg": NodeMeaning(_read_minus, ONE),
+    "DPipe": NodeMeaning(_read_joined, TWO | {"safe"}),
+    "Concat": NodeMeaning(_read_concat, frozenset({"expressions", "safe", "coalesce"})),
+    "Round": _function_of(nearest_whole, *NUMBERS),
     "Abs": _function_of(absolute, *NUMBERS),
     "Floor": _function_of(partial(whole_number, function="floor"), *NUMBERS),
     "Ceil": _function_of(partial(whole_number, function="ceil"), *NUMBERS),

@@ -15,26 +15,44 @@ from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, 
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
 from dpcli.release.data_source import Source, SteppedRange, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
+from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, error_text
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity
+from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity, shown_keys
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
+KEYS_SHARE = 0.3  # share of the cost for the keys of a sum, if they are not declared; the sum uses the rest. Any share is valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnQuery(NoisyQuery):
-    """A measure that adds up the clamped values of a column, in whole steps."""
+class ColumnQuery(OpenKeysQuery):
+    """A measure that adds up the clamped values of a column, in whole steps.
+
+    With keys = "threshold", a stability histogram of the numbers of rows or units chooses the set K of keys that are shown, and releases
+    their noisy numbers. The only delta is that of the histogram. The sums are a second mechanism, which takes K from the output of the
+    first. For a fixed K it adds noise to a vector with one sum for each key of K, where a key without rows has the sum 0. Whatever K is,
+    this vector changes by at most the sensitivity that holds for declared keys. So the pair that prices the noise dominates the second
+    mechanism for every output of the first, and the composition of both pairs dominates the two in sequence (Zhu, Dong, Wang 2022,
+    arXiv:2106.08567, Theorem 10). The noise on a sum is independent of the choice of K. So noise may be added to the sums of all keys in
+    the data, if only the sums of K are released.
+
+    Source: Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917.
+    """
 
     column: Annotated[str, COLUMN]
 
+    def problems(self) -> Iterator[Problem]:
+        yield from OpenKeysQuery.problems(self)
+        if self.shows_keys and self.error is not None:
+            yield ("error",), 'epsilon, rho or weight with keys = "threshold"', "error"
+
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source)
+        yield from OpenKeysQuery.needs(self, source)
         yield from value_problems(source, "column", self.column, self.rows)
 
     def may_be_negative(self, source: Source) -> bool:
@@ -54,12 +72,21 @@ class ColumnQuery(NoisyQuery):
         """Return the bound on what one unit adds to the number of rows."""
         return Contribution(self.groups, self.rows, 1, 1, one_key=not self.by)
 
+    def count_release(self, setting: QuerySetting, share: float) -> QueryRelease:
+        """Return the mechanism that adds noise to the numbers of rows. If the keys are not declared, it chooses those that are shown."""
+        if self.shows_keys:
+            return shown_keys(self, setting, self.count_contribution(), self.delta or 0.0, "count", share)
+        return noisy_vector(self, setting, self.count_contribution(), "count", share)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumQuery(ColumnQuery):
     """The sum of a column for each key. Values are clamped and rounded to whole steps."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "spent", "rho": 0.01, "max_rows": 5},
+        {"column": "spent", "by": ["visitor"], "keys": "threshold", "delta": 1e-9, "epsilon": 0.5, "max_groups": 1, "max_rows": 2},
+    )
 
     measure: Annotated[str, MEASURE] = "sum"
 
@@ -67,15 +94,26 @@ class SumQuery(ColumnQuery):
         values = self.values(setting)
         fixed = has_one_row_per_unit(self, setting.source)
         contribution = Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
-        return (noisy_vector(self, setting, contribution, unit=values.step),)
+        if not self.shows_keys:
+            return (noisy_vector(self, setting, contribution, unit=values.step),)
+        return (
+            noisy_vector(self, setting, contribution, "sum", 1.0 - KEYS_SHARE, values.step),
+            shown_keys(self, setting, Contribution(self.groups, 1, 1, 1), self.delta or 0.0, "keys", KEYS_SHARE),
+        )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        (release,) = self.releases(setting)
-        exact = {key: total.sums[0] for key, total in totals.items()}
-        return additive_answer(self, release, add_noise(exact, release), NOISE_ALONE)
+        release, *of_keys = self.releases(setting)
+        sums = add_noise({key: total.sums[0] for key, total in totals.items()}, release)
+        if not of_keys:
+            return additive_answer(self, release, sums, NOISE_ALONE)
+        units = self.shown(add_noise({key: total.units for key, total in totals.items()}, of_keys[0]), of_keys[0])
+        return additive_answer(self, release, {key: sums[key] for key in units}, f"{NOISE_ALONE}; {HIDDEN}")
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.releases(setting)[-1], 'units')}"
 
 
 def has_one_row_per_unit(query: Query, source: Source) -> bool:
@@ -99,13 +137,14 @@ class MeanQuery(ColumnQuery):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "epsilon": 0.5, "max_rows": 1},
         {"column": "age", "rho": 0.5, "count": 1000, "max_rows": 1},
+        {"column": "age", "by": ["visitor"], "keys": "threshold", "delta": 1e-9, "weight": 1, "max_groups": 1, "max_rows": 1},
     )
 
     measure: Annotated[str, MEASURE] = "mean"
     count: Annotated[int | None, Key("public number of rows; by default the rows are counted with noise", COUNT)] = None
 
     def problems(self) -> Iterator[Problem]:
-        yield from NoisyQuery.problems(self)
+        yield from ColumnQuery.problems(self)
         if self.error is not None and self.count is None:
             yield ("error",), "count, a public number of rows, if an error is stated; or epsilon, rho or weight", "none"
         if self.count is not None and (self.by or self.where):
@@ -117,7 +156,7 @@ class MeanQuery(ColumnQuery):
         values, share = self.values(setting), self.sum_share(setting)
         return (
             noisy_vector(self, setting, self.centred_contribution(values), "sum", share, values.step),
-            noisy_vector(self, setting, self.count_contribution(), "count", 1.0 - share),
+            self.count_release(setting, 1.0 - share),
         )
 
     def _release_over_public_count(self, setting: QuerySetting, count: int) -> QueryRelease:
@@ -148,9 +187,9 @@ class MeanQuery(ColumnQuery):
             exact = {key: total.sums[0] for key, total in totals.items()}
             return self._over_public_count(releases[0], exact, values.step, self.count)
         sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
-        counts = add_noise({key: total.rows for key, total in totals.items()}, releases[1])
-        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in sums)
-        return answer_of(self, rows)
+        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, releases[1]), releases[1])
+        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in counts)
+        return answer_of(self, rows, self.covers(releases[1]))
 
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
@@ -174,7 +213,8 @@ class MeanQuery(ColumnQuery):
         rows, of_rows = self.assumed_rows(setting)
         error = expected_mean_error(sum_law, count_law, self.confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
-        return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; proportional to 1 / rows"
+        shown = self.shown_words(releases[1])
+        return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; proportional to 1 / rows{shown}"
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: SteppedRange) -> NoisyMean:
@@ -198,7 +238,7 @@ class VarianceQuery(ColumnQuery):
     measure: Annotated[str, MEASURE] = "variance"
 
     def problems(self) -> Iterator[Problem]:
-        yield from NoisyQuery.problems(self)
+        yield from ColumnQuery.problems(self)
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for a variance", "error"
 
@@ -218,7 +258,7 @@ class VarianceQuery(ColumnQuery):
         return (
             noisy_vector(self, setting, squares, "squares", SQUARES_SHARE, values.step**2),
             noisy_vector(self, setting, self.centred_contribution(values), "sum", SUM_SHARE, values.step),
-            noisy_vector(self, setting, self.count_contribution(), "count", COUNT_SHARE),
+            self.count_release(setting, COUNT_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -230,20 +270,22 @@ class VarianceQuery(ColumnQuery):
         of_sum, of_count = of_mean
         squares = add_noise({key: total.sums[0] for key, total in totals.items()}, of_squares)
         sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, of_sum)
-        counts = add_noise({key: total.rows for key, total in totals.items()}, of_count)
+        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, of_count), of_count)
         squared_step = values.step * values.step
         rows = []
-        for key in squares:
+        for key in counts:
             mean = noisy_mean(sums[key], counts[key], of_mean, values)
             variance = NoisyVariance(mean, squares[key], law_of(of_squares))
             interval = variance.interval(self.confidence)
             interval = replace(interval, low=interval.low * squared_step, high=interval.high * squared_step)
             rows.append(postprocessed_row(self, key, variance.estimate() * squared_step, interval))
-        return answer_of(self, tuple(rows))
+        return answer_of(self, tuple(rows), self.covers(of_count))
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
         rows, of_rows = self.assumed_rows(setting)
         error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / rows
         distance = f"at least {figures(error, 3)} {of_rows}"
-        return f"{distance}, with probability {self.confidence:.6g}; the noise of the mean adds to this"
+        return (
+            f"{distance}, with probability {self.confidence:.6g}; the noise of the mean adds to this{self.shown_words(releases[2])}"
+        )

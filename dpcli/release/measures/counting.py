@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, DELTA, Key, Reader
+from dpcli.base.fields import COUNT, Key
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, GroupKey, KeyValue, quoted
 from dpcli.release.answers.choice_error import threshold_slack
@@ -18,6 +18,7 @@ from dpcli.release.data_source import NUMBER_TYPES, Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
+from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
@@ -29,16 +30,10 @@ if TYPE_CHECKING:
 
 
 TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest. Any share is valid
-HIDDEN_KEYS = (
-    "keys that few units have are not shown; a key whose true count is not far above {:,} is shown only if its noise was high: then the "
-    "interval is too high, and its confidence is lower than stated"
-)
-OF_BY = Reader("by", lambda query: bool(query.by))
-OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountQuery(NoisyQuery):
+class CountQuery(OpenKeysQuery):
     """The number of rows, or of units, for each key."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -48,31 +43,17 @@ class CountQuery(NoisyQuery):
         {"of": "units", "epsilon": 0.5},
         {"by": ["state"], "totals": True, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
     )
-    undeclared: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
 
     measure: Annotated[str, MEASURE] = "count"
     totals: Annotated[
         bool, Key("whether to answer the total too, with its own noise; keys and total are then adjusted to add up", reader=OF_BY)
     ] = False
-    keys: Annotated[
-        Literal["declared", "threshold"],
-        Key("keys of the answer: all declared keys, or keys that enough units have", reader=OF_BY),
-    ] = "declared"
-    delta: Annotated[
-        float | None, Key("largest probability that a key which only one unit has is shown", DELTA, reader=OF_THRESHOLD)
-    ] = None
     of: Annotated[Literal["rows", "units"], Key("what to count: rows, or units that have at least one row")] = "rows"
 
-    @property
-    def shows_keys(self) -> bool:
-        return self.keys == "threshold"
-
     def problems(self) -> Iterator[Problem]:
-        yield from NoisyQuery.problems(self)
+        yield from OpenKeysQuery.problems(self)
         if self.totals and (self.shows_keys or self.error is not None):
             yield ("totals",), "declared keys, and epsilon, rho or weight", "keys" if self.shows_keys else "error"
-        if self.shows_keys and not self.delta:
-            yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         if self.of == "rows":
@@ -103,11 +84,7 @@ class CountQuery(NoisyQuery):
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
         if others:
             return self._consistent_answer(exact, release, others[0])
-        if not self.shows_keys:
-            return additive_answer(self, release, add_noise(exact, release), NOISE_ALONE)
-        threshold = release.keys["threshold"]
-        shown = {key: number for key, number in add_noise(exact, release).items() if number > threshold}
-        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {HIDDEN_KEYS.format(threshold)}")
+        return additive_answer(self, release, self.shown(add_noise(exact, release), release), self.covers(release))
 
     def _consistent_answer(self, exact: NumbersByKey, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
         """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""

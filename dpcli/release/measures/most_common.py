@@ -40,8 +40,7 @@ class ChoiceQuery(Query):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         yield from self.key_problems(source)
-        if self.column in self.by:
-            yield ("by",), "other columns than the one whose values are counted", f'"{self.column}"'
+        yield from self.own_key_problems()
 
     def score_range(self, setting: QuerySetting) -> int:
         """Return the largest change of the difference of two counts when one unit changes."""

@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.choice_error import slack
@@ -66,13 +67,17 @@ class QuantileQuery(Query):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
+        yield from self.own_key_problems()
         lacking = tuple(value_problems(source, "column", self.column, self.rows))
         yield from lacking
         unknown = tuple(self.key_problems(source))
         yield from unknown
         if lacking or unknown or any(name not in source.columns for name in (self.column, *self.by)):
             return
-        keys = declared_key_count(self, source) or 1
+        yield from self.work_problems(source, declared_key_count(self, source) or 1)
+
+    def work_problems(self, source: Source, keys: int) -> Iterator[Problem]:
+        """Yield a problem if this number of keys has too many candidates in all. The time of an answer grows with their number."""
         if keys * self.candidates(source) > MOST_CANDIDATES:
             in_keys = f" in {keys:,} keys" if keys > 1 else ""
             limit = f"at most {MOST_CANDIDATES:,} steps from min to max{in_keys}, or a larger step"
@@ -133,6 +138,10 @@ class QuantileQuery(Query):
         return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
+        """Return a description of how far the values may be from their ranks. Raises InputError if domain files have too many keys."""
+        keys = math.prod(len(key.domain or ()) for key in group_keys(self, setting))
+        for key, expected, wrong in self.work_problems(setting.source, keys):
+            raise InputError(f'query "{self.name}": {key[0]}: expected {expected}, found {wrong}')
         (release,) = self.releases(setting)
         candidates, distances = self.candidates(setting.source), []
         for position in range(len(self.quantiles)):

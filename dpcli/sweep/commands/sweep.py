@@ -59,7 +59,7 @@ def command(
     Exit code 1: the ledger refused a run. 2: a run failed, or the file is invalid. 3: an epsilon cannot be met. 130: the sweep was
     interrupted.
     """
-    from dpcli.sweep.documents.sweep import planned
+    from dpcli.sweep.documents.sweep import plan_document
     from dpcli.sweep.sweep_plan import plan_sweep
 
     plan = plan_sweep(file)
@@ -68,7 +68,7 @@ def command(
             from dpcli.sessions.commands.predicting import windowed
 
             plan = windowed(plan, ledger, dataset, window)
-        return emit(planned(plan), format_, outputs)
+        return emit(plan_document(plan), format_, outputs)
     return emit(run_sweep(plan, jobs, ledger, dataset, window, pictures), format_, outputs)
 
 
@@ -77,7 +77,7 @@ def run_sweep(
 ) -> Document:
     """Make the runs, draw the requested pictures, and return the document of the result."""
     from dpcli.sessions.commands.predicting import on_window
-    from dpcli.sweep.documents.sweep import chart, measured, selected
+    from dpcli.sweep.documents.sweep import chart, result_document, search_document
     from dpcli.sweep.private_search import search
     from dpcli.sweep.sweep_runs import measure
 
@@ -89,13 +89,13 @@ def run_sweep(
             if pictures:
                 raise InputError("--picture: expected a sweep with public tuning, found a private search, which releases one point")
             _print_note("a private search; the number of trials and their duration are secret")
-            return selected(search(plan, processes, books))
+            return search_document(search(plan, processes, books))
         with progress("runs") as report:
             result = measure(plan, processes, books, report)
     drawn = [chart(result)] if result.best else []
     if drawn and pictures:
         show(drawn[0], None, pictures)
-    return measured(result, drawn)
+    return result_document(result, drawn)
 
 
 def _print_note(text: str) -> None:

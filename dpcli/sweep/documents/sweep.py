@@ -18,56 +18,53 @@ from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.train.run.outcome import epsilon_at_delta
 
-PUBLIC = (
+PUBLIC_TUNING = (
     "tuned on public data: the epsilon of each point covers one run, and not the search; if the data of these runs are private, the "
     "publication of the best run reveals more than its epsilon allows"
 )
-CHOSEN = "the best setting is chosen by the runs whose median is shown, so this median is biased in its favour"
-FRESH = "each run draws separate random numbers from the operating system; nobody knows a seed"
-SECRET = (
+SELECTION_BIAS = "the best setting is chosen by the runs whose median is shown, so this median is biased in its favour"
+FRESH_NOISE = "each run draws separate random numbers from the operating system; nobody knows a seed"
+SECRECY = (
     "the guarantee requires that the number of trials, their duration and the other trials stay secret; dpcli does not keep them"
 )
 FAILED = 2  # exit code
-PLAN_COLUMNS = (
-    "epsilon",
-    "setting",
-    "noise_multipliers",
-    "steps",
-    "epsilon_upper",
-    "delta",
-)  # columns of a variant in the spreadsheet
+SEARCH_SCHEMA = "dpcli/sweep-search/v1"
+PLAN_COLUMNS = ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta")  # of a variant in the spreadsheet
+SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
+VERTICAL_MARGIN = 0.08  # margin of the picture above and below, as a share of its height
+HORIZONTAL_MARGIN = 1.15  # margin of the picture on either side, as a factor of epsilon
 
 
-def planned(plan: SweepPlan) -> Document:
+def plan_document(plan: SweepPlan) -> Document:
     """Return the document of a dry run."""
     runs = "" if plan.trials else f"{plan.repeats}"
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     rows = tuple((*_plan_row(variant), runs) for variant in plan.variants)
     table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
     sheet = Sheet(PLAN_COLUMNS, tuple(map(_sheet_row, plan.variants)))
-    headline, notes = f"{_head(plan)}: {_amount(plan)}", _notes(plan)
+    headline, notes = f"{_title(plan)}: {_size(plan)}", _notes(plan)
     return Document(headline, _plan_data(plan), "", (table,), notes, details=notes, sheet=sheet)
 
 
 def _plan_row(variant: Variant) -> tuple[str, ...]:
     """Return the row of a variant in the printed table of a plan, without the number of runs."""
     plan = variant.plan
-    return (f"{variant.epsilon:g}", variant.setting.label, _noise(variant), f"{plan.steps:,}", up(plan.account.upper))
+    return (f"{variant.epsilon:g}", variant.setting.label, _noise_text(variant), f"{plan.steps:,}", up(plan.account.upper))
 
 
-def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
+def result_document(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
     """Return the document of a finished sweep. Its exit code is 2 if a run failed."""
     plan, best, failures = sweep.plan, sweep.best, sweep.failures
-    headline = f"{_head(plan)}: no run has ended"
+    headline = f"{_title(plan)}: no run has ended"
     if best:
         medians = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
-        headline = f"{_head(plan)}: median {sweep.metric} of the best setting: {medians}"
+        headline = f"{_title(plan)}: median {sweep.metric} of the best setting: {medians}"
     if failures:
         headline += f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed"
-    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN)
+    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), SELECTION_BIAS)
     metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
-    rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
+    rows = tuple(_table_row(cell, cell in best) for cell in sweep.cells)
     flagged = frozenset(i for i, cell in enumerate(sweep.cells) if cell.failures)
     table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
     sheet_rows = tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)
@@ -84,30 +81,40 @@ def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
     )
 
 
-def selected(selection: PrivateSelection) -> Document:
+def search_document(selection: PrivateSelection) -> Document:
     """Return the document of a private search. Its exit code is 2 if a trial failed."""
-    plan, notes = selection.plan, (*_search_notes(selection), SECRET)
-    data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if selection.failures else 0}
     if selection.failures:
-        notes = (*(f"failed: {failure}" for failure in selection.failures), SECRET)
-        headline = f"{_head(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
-        return Document(headline, data, "fail", notes=notes, details=notes, exit_code=FAILED)
-    guarantee = _guarantee(plan.variants[0])
-    data |= {
+        return _failed_search(selection)
+    variant, value = selection.variant, selection.value
+    first = selection.plan.variants[0]
+    guarantee = epsilon_at_delta(first.plan.account.upper, first.plan.account.delta)
+    data = {
+        **_sweep_data(selection.plan),
+        "schema": SEARCH_SCHEMA,
+        "exit_code": 0,
         "metric": selection.metric or None,
-        "value": selection.value,
-        "setting": None,
+        "value": value,
+        "setting": None if variant is None else _setting_data(variant),
         "folder": selection.folder,
-        "result": _result(plan.variants[0]),
+        "result": _result_data(first),
     }
-    if selection.variant is None or selection.value is None:
-        words = "the number of trials was drawn as 0, so nothing is released, at the same cost"
-        return Document(f"{words}: {guarantee}", data, "pass", notes=notes, details=notes)
-    data["setting"] = _setting_data(selection.variant)
-    row = (f"{selection.variant.epsilon:g}", selection.variant.setting.label, f"{selection.value:.4f}")
+    notes = (*_search_notes(selection), SECRECY)
+    if variant is None or value is None:
+        headline = f"the number of trials was drawn as 0, so nothing is released, at the same cost: {guarantee}"
+        return Document(headline, data, "pass", notes=notes, details=notes)
+    row = (f"{variant.epsilon:g}", variant.setting.label, f"{value:.4f}")
     table = Table("the best trial", ("epsilon", "setting", selection.metric), (row,), frozenset({0, 2}))
-    headline = f"the best of a private search: {selection.metric} {selection.value:.4f}; the whole search: {guarantee}"
+    headline = f"the best of a private search: {selection.metric} {value:.4f}; the whole search: {guarantee}"
     return Document(headline, data, "pass", (table,), notes, details=notes)
+
+
+def _failed_search(selection: PrivateSelection) -> Document:
+    """Return the document of a private search of which a trial failed."""
+    plan = selection.plan
+    headline = f"{_title(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
+    data = {**_sweep_data(plan), "schema": SEARCH_SCHEMA, "exit_code": FAILED}
+    notes = (*(f"failed: {failure}" for failure in selection.failures), SECRECY)
+    return Document(headline, data, "fail", notes=notes, details=notes, exit_code=FAILED)
 
 
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
@@ -121,7 +128,7 @@ def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
     return (f"the model, the statement and the file of the best trial are in {selection.folder}", *notes)
 
 
-def _head(plan: SweepPlan) -> str:
+def _title(plan: SweepPlan) -> str:
     """Return the name of the sweep with delta and the unit of protection."""
     privacy = plan.variants[0].plan.pipeline.privacy
     account = plan.variants[0].plan.account
@@ -129,11 +136,7 @@ def _head(plan: SweepPlan) -> str:
     return f"{plan.name} at delta = {account.delta!r} ({protection})"
 
 
-def _guarantee(variant: Variant) -> str:
-    return epsilon_at_delta(variant.plan.account.upper, variant.plan.account.delta)
-
-
-def _amount(plan: SweepPlan) -> str:
+def _size(plan: SweepPlan) -> str:
     """Return the number of points and runs in words."""
     points = len(plan.variants)
     if plan.trials is not None:
@@ -145,8 +148,8 @@ def _amount(plan: SweepPlan) -> str:
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
     """Return the notes on the meaning of epsilon and on the folder of the runs."""
     if plan.trials is not None:
-        return f"the epsilon covers the whole search, with {plan.trials.mean:g} trials on average", SECRET
-    return PUBLIC, FRESH, f"the runs are in {shown(plan.folder)}"
+        return f"the epsilon covers the whole search, with {plan.trials.mean:g} trials on average", SECRECY
+    return PUBLIC_TUNING, FRESH_NOISE, f"the runs are in {shown(plan.folder)}"
 
 
 def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
@@ -154,12 +157,12 @@ def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
     return tuple(sorted(notes))
 
 
-def _row(cell: Cell, best: bool) -> tuple[str, ...]:
+def _table_row(cell: Cell, best: bool) -> tuple[str, ...]:
     """Return the row of a cell in the printed table."""
     variant = cell.variant
     runs = f"{len(cell.values)} of {cell.runs}" if cell.failures else f"{len(cell.values)}"
     numbers = ("-" if math.isnan(value) else f"{value:.6g}" for value in (cell.median, cell.lowest, cell.highest))
-    return (f"{variant.epsilon:g}", variant.setting.label, *numbers, runs, "best" if best else "", _noise(variant))
+    return (f"{variant.epsilon:g}", variant.setting.label, *numbers, runs, "best" if best else "", _noise_text(variant))
 
 
 def _sheet_row(variant: Variant) -> tuple[Value, ...]:
@@ -175,11 +178,11 @@ def _measured_row(cell: Cell, metric: str, best: bool) -> tuple[Value, ...]:
     return (*_sheet_row(cell.variant), metric, *values, cell.runs, len(cell.failures), best)
 
 
-def _noise(variant: Variant) -> str:
+def _noise_text(variant: Variant) -> str:
     return ", ".join(f"{value:.7g}" for value in variant.noise_multipliers)
 
 
-def _head_data(plan: SweepPlan) -> dict[str, Any]:
+def _sweep_data(plan: SweepPlan) -> dict[str, Any]:
     """Return the part of the JSON document that all kinds of sweeps share."""
     privacy = plan.variants[0].plan.pipeline.privacy
     return {
@@ -191,7 +194,7 @@ def _head_data(plan: SweepPlan) -> dict[str, Any]:
     }
 
 
-def _result(variant: Variant) -> dict[str, Any]:
+def _result_data(variant: Variant) -> dict[str, Any]:
     return {"epsilon_upper": variant.plan.account.upper, "delta": variant.plan.account.delta}
 
 
@@ -199,47 +202,42 @@ def _setting_data(variant: Variant) -> dict[str, Any]:
     return {change.dotted: change.value for change in variant.setting.changes}
 
 
-def _point(variant: Variant) -> dict[str, Any]:
+def _point_data(variant: Variant) -> dict[str, Any]:
     """Return the JSON data of a variant."""
     return {
         "epsilon": variant.epsilon,
         "setting": _setting_data(variant),
         "noise_multipliers": list(variant.noise_multipliers),
         "steps": variant.plan.steps,
-        "result": _result(variant),
+        "result": _result_data(variant),
         "fingerprint": variant.plan.fingerprint(),
     }
 
 
 def _plan_data(plan: SweepPlan) -> dict[str, Any]:
     """Return the JSON document dpcli/sweep-plan/v1."""
-    points = [_point(variant) for variant in plan.variants]
+    points = [_point_data(variant) for variant in plan.variants]
     repeats = None if plan.trials is not None else plan.repeats
-    return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
+    return {"schema": "dpcli/sweep-plan/v1", **_sweep_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
 
 
 def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
     """Return the JSON document dpcli/sweep/v1."""
     best = sweep.best
-    points = [_measured_point(cell, cell in best) for cell in sweep.cells]
+    points = [_measured_point_data(cell, cell in best) for cell in sweep.cells]
     code = FAILED if sweep.failures else 0
-    return {"schema": "dpcli/sweep/v1", **_head_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}
+    return {"schema": "dpcli/sweep/v1", **_sweep_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}
 
 
-def _measured_point(cell: Cell, best: bool) -> dict[str, Any]:
+def _measured_point_data(cell: Cell, best: bool) -> dict[str, Any]:
     """Return the JSON data of a cell."""
     return {
-        **_point(cell.variant),
+        **_point_data(cell.variant),
         "values": list(cell.values),
         "median": cell.median if cell.values else None,
         "failures": list(cell.failures),
         "best": best,
     }
-
-
-SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
-VERTICAL_MARGIN = 0.08  # margin above and below, as a share of the height
-HORIZONTAL_MARGIN = 1.15  # margin on either side, as a factor of epsilon
 
 
 def chart(sweep: MeasuredSweep) -> Chart:
@@ -291,7 +289,7 @@ def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
 
 
 def _chart_notes(sweep: MeasuredSweep) -> Iterable[str]:
-    yield PUBLIC
+    yield PUBLIC_TUNING
     for cell in sweep.best:
         yield f"epsilon {cell.variant.epsilon:g}: {cell.variant.setting.label}: {cell.median:.4g}"
     yield "bars: from the lowest to the highest run; gray dots: medians of the other settings"

@@ -29,9 +29,9 @@ DRAWS = {
     "shuffle": "the next {batch:,g} records of a shuffled pass over {size:,}",
     "none": "all {size:,} records",
 }
-CORRELATED = "the records that were dealt to this step when the run began: about {batch:,g} of {size:,}"
+CORRELATED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
 IN_TURNS = (
-    "each record of one of {groups} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were dealt "
+    "each record of one of {groups} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were drawn "
     "when the run began, and take turns"
 )
 # What a neighbouring dataset changes in the sum of a step.
@@ -80,13 +80,13 @@ def _actions(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
     numbers = sum(shape.numel() for shape in trainer.shapes.values())
     unit = "record" if train.units is None else (plan.pipeline.privacy.unit or "unit")
     style = " ".join(str(type(train.clipping).__doc__).split()).rstrip(".")  # the docstring of the class describes the style
-    moved = MOVES[plan.pipeline.privacy.adjacency].format(unit=unit)
+    sensitivity = MOVES[plan.pipeline.privacy.adjacency].format(unit=unit)
     return [
         f"draw: {_sample(plan, stage)}",
         f"gradients: of the loss of each {unit} by itself, {numbers:,} numbers in {_shapes(trainer)}, "
         f"by {trainer.gradients.describe()}; at most {train.physical_batch_size:,} at once are in memory",
         f"clip: {style[:1].lower()}{style[1:]}; C = {train.clipping.norm:g} ({train.clipping.style})",
-        f"sum: the clipped gradients are added; {moved}",
+        f"sum: the clipped gradients are added; {sensitivity}",
         *_noise(plan, stage, prepared, numbers),
         f"divide: by {stage.expected_batch:,g}, a public number, never by the number of records drawn",
         f"update: {train.optimizer} at learning rate {train.learning_rate:g}; this and all that follows reads the noisy sum alone",
@@ -128,9 +128,9 @@ def _noise(plan: TrainingPlan, stage: Stage, prepared: Prepared, numbers: int) -
     clipping, rounding = plan.train.clipping, prepared.rounding
     std = prepared.trainer.gradients.clip.bound * (1.0 + rounding) * first_step_std(stage.spec, clipping.count_noise)
     is_correlated = isinstance(stage.spec, CorrelatedSpec)
-    kind = "correlated over the run; in the first step it has" if is_correlated else "drawn afresh in each step, with"
+    drawn = "correlated over the run; in the first step it has" if is_correlated else "drawn afresh in each step, with"
     yield (
-        f"noise: Gaussian, {kind} standard deviation {std:.6g} in each number ({std / clipping.norm:.6g} C, of which "
+        f"noise: Gaussian, {drawn} standard deviation {std:.6g} in each number ({std / clipping.norm:.6g} C, of which "
         f"{100.0 * rounding:.2g} % covers the rounding of the sum); added once, even to the sum of no records"
     )
     length = std * math.sqrt(numbers)

@@ -48,9 +48,10 @@ def size(batch: Batch) -> int:
     if other_types or not leaves:
         actual = other_types[0] if other_types else "nothing"
         raise InputError(f"batch: expected a tensor, or a tuple, list or dict of tensors, found {actual}")
-    sizes = sorted({leaf.shape[0] if leaf.dim() else -1 for leaf in leaves})
-    if len(sizes) > 1 or sizes[0] < 0:
-        actual = " and ".join(str(number) if number >= 0 else "a scalar" for number in sizes)
+    sizes = sorted({leaf.shape[0] for leaf in leaves if leaf.dim()})
+    has_scalars = any(not leaf.dim() for leaf in leaves)
+    if has_scalars or len(sizes) > 1:
+        actual = " and ".join([*["a scalar"] * has_scalars, *map(str, sizes)])
         raise InputError(f"batch: expected every tensor to have one row per example, found first dimensions {actual}")
     return int(sizes[0])
 

@@ -1,11 +1,11 @@
 """Per-example gradients by book-keeping.
 
-One forward pass is followed by one backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by
-layer. A module with trained parameters is a layer that has a rule, a compound of several layers, or neither. In the last case its
-parameters are followed through the operators that use them (`operands`).
+A forward pass is followed by a backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by layer. A
+module with trained parameters is a layer that has a rule (`layers`), a compound of several layers (`compound`), or neither. In the last
+case, its parameters are followed through the operators that use them (`operands`).
 
-A layer may run once for all examples, and its output may then be repeated for each example, as soft prompts do. The gradient of each
-example is then taken at the repetition.
+A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
+is then taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -21,26 +22,34 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, growing_dim, hooks_refused, recording
-from dpcli.train.engine.cells import gru_cell, lstm_cell, rnn, rnn_cell
+from dpcli.train.engine.capture import ExampleDim, LayerCall, Recorder, Use, edges, gradients, growing_dim, recording, refuse_hooks
+from dpcli.train.engine.cells import activation_of, cell, gru_update, lstm_update, rnn_direction, rnn_update
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
-from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses, trained_parameters
-from dpcli.train.engine.operands import Leaves, Operand
+from dpcli.train.engine.method import (
+    BatchPart,
+    Loss,
+    Unsuitable,
+    full_precision,
+    per_example_losses,
+    refuse_caught_errors,
+    trained_parameters,
+)
+from dpcli.train.engine.operands import ForwardPass, Leaves, Operand
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
-from dpcli.train.engine.recurrent import gru, lstm
+from dpcli.train.engine.recurrent import gru_direction, lstm_direction, recurrent
 
 # Names of the autograd nodes that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
 # Modules that consist of several layers. Each has a function that returns a forward which calls the layers one by one.
 COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.MultiheadAttention: attention,
-    nn.LSTM: lstm,
-    nn.GRU: gru,
-    nn.RNN: rnn,
-    nn.LSTMCell: lstm_cell,
-    nn.GRUCell: gru_cell,
-    nn.RNNCell: rnn_cell,
+    nn.LSTM: lambda module: recurrent(module, lstm_direction, state_count=2),
+    nn.GRU: lambda module: recurrent(module, gru_direction, state_count=1),
+    nn.RNN: lambda module: recurrent(module, rnn_direction, state_count=1),
+    nn.LSTMCell: lambda module: cell(module, lstm_update, state_count=2),
+    nn.GRUCell: lambda module: cell(module, gru_update, state_count=1),
+    nn.RNNCell: lambda module: cell(module, partial(rnn_update, activation_of(module)), state_count=1),
 }
 
 
@@ -70,12 +79,17 @@ def divide_parameters(model: nn.Module) -> Division:
             division.compounds.append(Compound(name, module, trained, forward))
             inside.update(map(id, module.modules()))
         elif id(module) not in inside:
-            add(division, name, module, canonical)
+            add_parameters(division, name, module, canonical)
     return division
 
 
-def add(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
-    """Add a module's own parameters to the division: as a layer if the module has a rule, otherwise as operands."""
+def add_parameters(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
+    """Add a module's own parameters to the division: as a layer if the module has a rule, otherwise as operands.
+
+    Args:
+        name: Name of the module in the model.
+        canonical: Names of the parameters in the model, by `id`. A parameter that several modules share has one name.
+    """
     trained, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
     if trained and rule is not None:
         division.layers.append(Layer(name, module, rule, trained))
@@ -106,14 +120,14 @@ class BookKeeping:
         example_dims: Dimension of the input that counts the examples, for each call that the probe recorded. It is None if all examples
             share the input, such as position ids. Any other call is refused, because a dimension as long as the batch may have another
             meaning.
-        keeps_shared: Whether outputs that all examples share are left unrepeated, because the model repeats them itself.
+        keeps_shared: Whether the model itself repeats outputs that all examples share, so that the recorder must not repeat them.
     """
 
     model: nn.Module
     loss: Loss
     division: Division
     leaves: Leaves
-    example_dims: dict[Call, ExampleDim] = field(default_factory=dict)
+    example_dims: dict[LayerCall, ExampleDim] = field(default_factory=dict)
     keeps_shared: bool = False
     name: str = "book-keeping"
     isolates: ClassVar[bool] = False
@@ -135,7 +149,7 @@ class BookKeeping:
         method.keeps_shared = True  # the model repeats a shared output itself, and fails on an output that is repeated already
         return method.probe(batch)
 
-    def on(self, model: nn.Module) -> BookKeeping:
+    def for_model(self, model: nn.Module) -> BookKeeping:
         division = divide_parameters(model)
         return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.recorded))
 
@@ -144,29 +158,30 @@ class BookKeeping:
 
         Raises Unsuitable if the two passes differ in more than the number of examples, or use a parameter in a way that has no rule.
         """
-        shapes_of_one: dict[Call, torch.Size] = {}
+        shapes_of_one: dict[LayerCall, torch.Size] = {}
 
-        def record_shape(call: Call, inputs: Tensor) -> ExampleDim:
+        def record_shape(call: LayerCall, inputs: Tensor) -> ExampleDim:
             shapes_of_one[call] = inputs.shape
             return next((dim for dim, length in enumerate(inputs.shape) if length == 1), None)
 
-        def compare(call: Call, inputs: Tensor) -> ExampleDim:
+        def compare(call: LayerCall, inputs: Tensor) -> ExampleDim:
             self.example_dims[call] = example_dim(call, shapes_of_one.get(call), inputs.shape, size(batch))
             return self.example_dims[call]
 
         one = self.forward(take(batch, [0]), Recorder(record_shape, 1))
         recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])
-        with hooks_refused():
+        with refuse_hooks():
             several = self.forward(batch, recorder)
-        recorder.require_no_other_use(several[0])
+        recorder.require_no_other_use(several.losses)
         self.leaves.record(one, several, recorder.size)
         return self
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         recorder = Recorder(self.example_dim, size(batch), keeps_shared=self.keeps_shared)
-        losses, leaves = self.forward(batch, recorder)
-        uses = [*recorder.uses, *(repeats(losses, recorder.shared_uses) if recorder.shared_uses else ())]
-        operand_uses = self.leaves.uses(losses, leaves, recorder.size) if leaves else []
+        forward_pass = self.forward(batch, recorder)
+        losses = forward_pass.losses
+        uses = [*recorder.uses, *(repetitions(losses, recorder.shared_uses) if recorder.shared_uses else ())]
+        operand_uses = self.leaves.uses(forward_pass, recorder.size) if forward_pass.leaves else []
         gradients = self.gradients(losses, [use.edge for use in (*uses, *operand_uses)])
         with full_precision(losses.device):
             by_name = pieces(uses, gradients[: len(uses)])
@@ -174,16 +189,16 @@ class BookKeeping:
                 if gradient is not None:
                     by_name.setdefault(use.name, []).append(PlainRows(use.rows(gradient)))
             merged = {name: merge(uses_of_parameter) for name, uses_of_parameter in by_name.items()}
-        yield merged, recorder.size
+        yield BatchPart(merged, recorder.size)
 
-    def example_dim(self, call: Call, inputs: Tensor) -> ExampleDim:
+    def example_dim(self, call: LayerCall, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of a call. Raises Unsuitable if the probe did not record the call."""
         if call not in self.example_dims:
-            raise Unsuitable(f"{call[0]} runs more often than in the probe")
+            raise Unsuitable(f"{call.layer} runs more often than in the probe")
         return self.example_dims[call]
 
-    def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the losses of a recorded forward pass, and the leaves that replaced parameters in it.
+    def forward(self, batch: Batch, recorder: Recorder) -> ForwardPass:
+        """Run a forward pass, which the recorder records.
 
         Raises Unsuitable if the recorder refuses a call, or the program catches an error of a layer or of torch.
         """
@@ -191,12 +206,12 @@ class BookKeeping:
             recording(self.division.layers, recorder),
             layer_by_layer(self.division.compounds, recorder),
             self.leaves.in_place() as leaves,
-            nothing_caught(),
+            refuse_caught_errors(),
         ):
             losses = per_example_losses(self.model, self.loss, batch, recorder.size)
         if recorder.unfinished is not None:
             raise Unsuitable(f"{recorder.unfinished} raises an error that the model catches")
-        return losses, leaves
+        return ForwardPass(losses, leaves)
 
     def gradients(self, losses: Tensor, edges: Sequence[GradientEdge]) -> list[Tensor | None]:
         """Return the gradient at every edge.
@@ -207,7 +222,7 @@ class BookKeeping:
             return [None] * len(edges)
         parameters = trained_parameters(self.model)
         inputs: list[Any] = [*edges, *parameters.values()]
-        with nothing_caught():
+        with refuse_caught_errors():
             gradients_at = gradients(losses, torch.ones_like(losses), inputs)
         for name, gradient in zip(parameters, gradients_at[len(edges) :], strict=True):
             if gradient is not None:
@@ -215,7 +230,7 @@ class BookKeeping:
         return list(gradients_at[: len(edges)])
 
 
-def repeats(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
+def repetitions(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
     """Return the uses of layers that run once for all examples, one for each repetition of their outputs.
 
     Raises:
@@ -234,7 +249,7 @@ def repeats(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
     return uses
 
 
-def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> ExampleDim:
+def example_dim(call: LayerCall, one: torch.Size | None, several: torch.Size, count: int) -> ExampleDim:
     """Return the dimension of a call's input that counts the examples; None if the shape does not depend on their number.
 
     Args:
@@ -248,7 +263,7 @@ def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: 
         return None
     dim = None if one is None else growing_dim(one, several, count)
     if dim is None:
-        raise Unsuitable(f"{call[0]}: expected a dimension that counts {count} examples, found {tuple(several)}")
+        raise Unsuitable(f"{call.layer}: expected a dimension that counts {count} examples, found {tuple(several)}")
     return dim
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -91,8 +91,18 @@ def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
     return nodes
 
 
-# A call of a layer: the layer's name, and the number of its earlier calls in the same forward pass.
-Call = tuple[str, int]
+class LayerCall(NamedTuple):
+    """A call of a layer.
+
+    Attributes:
+        layer: Name of the layer.
+        earlier_calls: Number of earlier calls of the layer in the same forward pass.
+    """
+
+    layer: str
+    earlier_calls: int
+
+
 # The dimension along which a call's input holds the examples; None if all examples share the input.
 ExampleDim = int | None
 
@@ -156,9 +166,9 @@ class CallNodes:
 class Recorder:
     """A record of the calls of every layer, in the order of the calls. `recorded_call` writes it.
 
-    All examples may share the input of a layer, such as position ids. If `keeps_shared` is set, the layer runs on the shared input, and the
-    call is recorded in `shared_uses`. Per-example gradients are then taken where the output is repeated for each example. Otherwise the
-    input is repeated before the layer runs, and the call is recorded in `uses`.
+    All examples may share the input of a layer, such as position ids. By default the input is then repeated for each example before the
+    layer runs, and the call is recorded in `uses`. If `keeps_shared` is set, the layer runs on the shared input, and the call is recorded
+    in `shared_uses`. Per-example gradients are then taken where the program repeats the output for each example.
 
     Attributes:
         example_dims: Function that returns the example dimension of a call with a given input.
@@ -169,7 +179,7 @@ class Recorder:
         unfinished: Name of the running layer. After the forward pass it is None, unless a layer raised an error that the program caught.
     """
 
-    example_dims: Callable[[Call, Tensor], ExampleDim]
+    example_dims: Callable[[LayerCall, Tensor], ExampleDim]
     size: int
     uses: list[Use] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -185,8 +195,8 @@ class Recorder:
         Raises Unsuitable if the length of the dimension is not the number of examples, or the rule of the layer does not support the
         dimension. `example_dims` raises it for a call that it does not know.
         """
-        call = (layer.name, self.counts.get(layer.name, 0))
-        self.counts[layer.name] = call[1] + 1
+        call = LayerCall(layer.name, self.counts.get(layer.name, 0))
+        self.counts[layer.name] = call.earlier_calls + 1
         dim = self.example_dims(call, inputs)
         if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
             raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
@@ -195,8 +205,10 @@ class Recorder:
         return dim
 
     def enter(self, layer: Layer, inputs: Tensor) -> Tensor:
-        """Prepare a layer before it runs, and return its input: replace its parameters by new leaves, and repeat a shared input for each
-        example.
+        """Prepare a layer before it runs, and return the input on which it runs.
+
+        The parameters of the layer are replaced by new leaves. An input that all examples share is repeated for each example, unless
+        `keeps_shared` is set.
 
         Edge cases: a call on a shared tensor of floating-point numbers is not recorded, and the parameters are not replaced. If the losses
         depend on the output of such a call, a gradient reaches the parameters themselves, and `BookKeeping.gradients` refuses the model.
@@ -322,7 +334,7 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
 
 
 @contextmanager
-def hooks_refused() -> Iterator[None]:
+def refuse_hooks() -> Iterator[None]:
     """Refuse hooks on tensors within the block. It is undefined whether a gradient is taken before or after a hook changes it.
 
     Raises Unsuitable if a hook is registered.

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.compound import CompoundRun, Forward
 from dpcli.train.engine.method import Unsuitable
-from dpcli.train.engine.recurrent import recurrent
 
 # A function of the terms of the input and of the terms of the state, (B, gates * H) each, and of the state that returns the new state.
 Update = Callable[[Tensor, Tensor, Any], Any]
@@ -43,26 +42,6 @@ def rnn_update(activation: Callable[[Tensor], Tensor], of_input: Tensor, of_stat
 def activation_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """Return the activation of a simple recurrent network or cell."""
     return torch.relu if module.nonlinearity == "relu" else torch.tanh
-
-
-def lstm_cell(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.LSTMCell; None if its weights are not its own."""
-    return cell(module, lstm_update, 2)
-
-
-def gru_cell(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.GRUCell; None if its weights are not its own."""
-    return cell(module, gru_update, 1)
-
-
-def rnn_cell(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.RNNCell; None if its weights are not its own."""
-    return cell(module, partial(rnn_update, activation_of(module)), 1)
-
-
-def rnn(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.RNN; None if its settings are not supported."""
-    return recurrent(module, rnn_direction, 1)
 
 
 def cell(module: nn.Module, update: Update, state_count: int) -> Forward | None:

@@ -1,8 +1,8 @@
 """The choice of a method for per-example gradients.
 
 Book-keeping is chosen if it applies and its gradients are correct, otherwise vmap, otherwise a loop over the examples. Methods are compared
-on a few synthetic examples. The parameters are shifted a little for the comparison. Otherwise a layer that starts at zero, such as LoRA's
-second matrix, would hide all layers before it.
+on a few synthetic examples, with slightly shifted parameters. Without the shift, a layer that starts at zero, such as LoRA's second matrix,
+would hide all layers before it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dpcli.train.torch_internals import tree_leaves, tree_map
 
 SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters: small beside usual initial weights, far above rounding
-TRIED = 3  # number of examples of a batch that are replaced in turn, and that are also processed alone
+TRIED = 3  # number of examples of a batch that are replaced in turn and processed alone
 LONGEST_REASON = 120  # characters of a reason against a method in a report
 EXAMPLES = 3  # number of synthetic examples on which methods are compared
-UNIT = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
+UNIT_CLIP = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
@@ -77,7 +77,7 @@ def choose(
     spare = copy.deepcopy(model)
     with shift_parameters(spare):
         chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
-    return MethodChoice(chosen.method.on(model), chosen.passed_over)
+    return MethodChoice(chosen.method.for_model(model), chosen.passed_over)
 
 
 def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
@@ -131,7 +131,7 @@ def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
     """Return the sums of gradients that are scaled to norm one. All examples draw the same random numbers."""
     parameters = trained_parameters(model)
     with same_draws(size(batch), SEED):
-        return clipped_sums(method.parts(batch), UNIT, parameters)
+        return clipped_sums(method.parts(batch), UNIT_CLIP, parameters)
 
 
 def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
@@ -170,7 +170,7 @@ def fixed_seed(model: nn.Module, seed: int = SEED) -> Iterator[None]:
 
 
 def restored_generators(model: nn.Module) -> AbstractContextManager[None]:
-    """Restore the generators of the CPU and of the model's devices after the block."""
+    """Return a context manager that restores the generators of the CPU and of the model's devices after its block."""
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
     return torch.random.fork_rng(devices=devices)
 
@@ -191,7 +191,7 @@ def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int, part: R
             handle.remove()
 
 
-def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None = None) -> None:
+def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None = None) -> None:
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Random numbers are given to the records by each assignment of `RECORD_PARTS` in turn, until the check passes. Under every assignment
@@ -209,7 +209,7 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     first_error: InputError | None = None
     for part in RECORD_PARTS:
         try:
-            check_with(model, loss, batch, seed, tolerance, doubt, part)
+            check_losses_with(model, loss, batch, seed, tolerance, doubt, part)
             return
         except InputError as problem:
             first_error = first_error or problem
@@ -217,26 +217,27 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     raise first_error
 
 
-def check_with(
+def check_losses_with(
     model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None, part: RecordPart
 ) -> None:
-    """Make the check of `check` with one assignment of random numbers to the records.
+    """Make the check of `check_losses` with one assignment of random numbers to the records.
 
-    A followed program computes the loss of a record by the same operations whatever the other records are. Replacing one of them may then
-    change it by a few machine epsilons only.
+    A followed program computes the loss of a record by the same operations whatever the other records are. If one of them is replaced, the
+    loss may then change by a few machine epsilons only.
     """
     rows = range(size(batch))
-    together, trace = trace_outputs(model, loss, batch, seed, part)
-    exact = 32.0 * torch.finfo(together.dtype).eps if doubt is None else tolerance
+    losses, trace = trace_outputs(model, loss, batch, seed, part)
+    neighbour_tolerance = 32.0 * torch.finfo(losses.dtype).eps if doubt is None else tolerance
     for row in rows[:TRIED]:
         others = [other for other in rows if other != row]
-        changed, changed_trace = trace_outputs(model, loss, replace_example(batch, row, others[0]), seed, part)
-        if not close(changed[others], together[others], exact):
-            first, second = TracedRows(trace, others, len(rows)), TracedRows(changed_trace, others, len(rows))
-            raise mixing_error(model, doubt, first, second, exact)
-        alone, alone_trace = trace_outputs(model, loss, take(batch, [row]), seed, part)
-        if not close(together[row : row + 1], alone, tolerance):
-            first, second = TracedRows(trace, [row], len(rows)), TracedRows(alone_trace, [0], count=1)
+        neighbour = replace_example(batch, row, others[0])
+        neighbour_losses, neighbour_trace = trace_outputs(model, loss, neighbour, seed, part)
+        if not close(neighbour_losses[others], losses[others], neighbour_tolerance):
+            first, second = TracedRows(trace, others, len(rows)), TracedRows(neighbour_trace, others, len(rows))
+            raise mixing_error(model, doubt, first, second, neighbour_tolerance)
+        loss_alone, trace_alone = trace_outputs(model, loss, take(batch, [row]), seed, part)
+        if not close(losses[row : row + 1], loss_alone, tolerance):
+            first, second = TracedRows(trace, [row], len(rows)), TracedRows(trace_alone, [0], count=1)
             raise mixing_error(model, doubt, first, second, tolerance)
 
 
@@ -252,6 +253,8 @@ class TracedRows:
 
     Attributes:
         trace: Outputs of each module, by its name.
+        rows: Rows of the outputs that are compared.
+        count: Number of records in the batch.
     """
 
     trace: Trace

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 # loses digits only below 1e-38. If the square of a number is finite, so is the number divided by C. The upper limit has the same reasons.
 SMALLEST, LARGEST = 1e-8, 1e12
 LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
-REST = "*"  # name of the group of all parameters that belong to no other group
-SHOWN = 12  # largest number of parameter names in a message
+OTHERS = "*"  # name of the group of all parameters that belong to no other group
+MOST_SHOWN = 12  # largest number of parameter names in a message
 
 
 class Clip(Protocol):
     """A clipping style.
 
-    For any norms of one example, the vector with the product of norm and factor for each group has a Euclidean norm of at most `bound`.
+    The clipped gradient of an example has a norm of at most `bound`: for any norms n_g of its groups and their factors f_g, the sum of the
+    (f_g n_g)^2 is at most bound^2.
     """
 
     @property
@@ -158,8 +159,8 @@ class PerGroup:
     Args:
         total: C.
         budgets: Name of each group with its C_g, up to a common factor. A group has the parameters whose name is the group's name, or
-            begins with it and a dot. A parameter that fits several groups belongs to the group with the longest name. The group REST has
-            all other parameters.
+            begins with it and a dot. A parameter that fits several groups belongs to the group with the longest name. The group OTHERS
+            has all other parameters.
 
     Raises:
         InputError: A share of C is outside of the limits. `groups` raises it if a parameter has no group, or if a group has no parameter.
@@ -188,18 +189,18 @@ class PerGroup:
     def groups(self, names: Sequence[str]) -> list[list[str]]:
         groups: dict[str, list[str]] = {group: [] for group, _ in self.budgets}
         for name in names:
-            group = max((group for group in groups if within(name, group)), key=len, default=REST)
+            group = max((group for group in groups if within(name, group)), key=len, default=OTHERS)
             if group not in groups:
                 raise InputError(
                     f"clipping: groups: expected a group for every parameter, but {name} has none; "
-                    f"a group {REST} takes all other parameters"
+                    f"a group {OTHERS} takes all other parameters"
                 )
             groups[group].append(name)
         empty = next((group for group, members in groups.items() if not members), None)
         if empty is not None:
             raise InputError(
                 f"clipping: groups.{empty}: expected the beginning of a trained parameter's name, up to a dot, "
-                f"found no parameter with this name among {', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
+                f"found no parameter with this name among {', '.join(names[:MOST_SHOWN])}{', ...' if len(names) > MOST_SHOWN else ''}"
             )
         return list(groups.values())
 

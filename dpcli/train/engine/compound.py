@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.train.engine.capture import Recorder
-from dpcli.train.engine.layers import Layer, aligned, summed
+from dpcli.train.engine.layers import Layer, aligned_linear, sum_over_positions
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Outer, PlainRows
 
-# A function that replaces the forward of a module. Its first argument is a CompoundRun; the others are the arguments of the forward.
+# A function that replaces the forward of a module. Its first argument is a CompoundRun, followed by the arguments of the forward.
 Forward = Callable[..., Any]
 
 
@@ -83,7 +83,7 @@ class CompoundRun:
             matrix, bias = matrix[rows], None if bias is None else bias[rows]
         if {weight, *biases} & set(self.compound.parameters):
             matrix = matrix.detach().requires_grad_()
-        output = aligned(inputs, matrix, bias)
+        output = aligned_linear(inputs, matrix, bias)
         self.record(inputs, output, weight, biases, rows)
         return output
 
@@ -112,7 +112,7 @@ def product(
     used_rows, all_rows = left.shape[2], shape[0]
     if used_rows != all_rows:
         left = functional.pad(left, (first_row, all_rows - first_row - used_rows))
-    bias = cache(lambda: PlainRows(summed(left)))  # computed once for all biases
+    bias = cache(lambda: PlainRows(sum_over_positions(left)))  # all biases share the result
     return {weight: lambda: Outer(left, wide(positions(inputs)), shape), **dict.fromkeys(biases, bias)}
 
 
@@ -138,10 +138,10 @@ def attention(module: nn.Module) -> Forward | None:
     has_additions = layer.bias_k is not None or layer.bias_v is not None or layer.add_zero_attn
     if has_additions or type(layer.out_proj) not in PLAIN or layer.in_proj_weight is None:
         return None
-    known = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
-    direct = set(layer._parameters) | {f"out_proj.{name}" for name in layer.out_proj._parameters}
-    with_inner = {name for name, _ in layer.named_parameters()}  # has other names too if a part is replaced by a module
-    return attend if known <= direct and with_inner <= known else None
+    expected = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
+    own_names = set(layer._parameters) | {f"out_proj.{name}" for name in layer.out_proj._parameters}
+    all_names = {name for name, _ in layer.named_parameters()}  # further names if a part was replaced by a module
+    return attend if expected <= own_names and all_names <= expected else None
 
 
 def attend(
@@ -174,10 +174,7 @@ def attend(
     dropout = layer.dropout if layer.training else 0.0
     weights: Tensor | None = None
     if need_weights:
-        scores = (q @ k.mT) * q.shape[-1] ** -0.5
-        weights = torch.softmax(scores + (0.0 if mask is None else mask), -1)
-        if dropout:
-            weights = functional.dropout(weights, dropout)
+        weights = attention_weights(q, k, mask, dropout)
         context = weights @ v
     else:
         context = functional.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
@@ -188,6 +185,13 @@ def attend(
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     return output, weights
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """Return the attention weights (B, heads, T, T): the softmax of q k^T / sqrt(d) plus the mask, after dropout."""
+    scores = (q @ k.mT) * q.shape[-1] ** -0.5
+    weights = torch.softmax(scores + (0.0 if mask is None else mask), -1)
+    return functional.dropout(weights, dropout) if dropout else weights
 
 
 def projections(run: CompoundRun, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # b
 REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"
 
 
-def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def draws_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
@@ -48,18 +48,30 @@ def seed_all(seed: int) -> None:
         generator.manual_seed(seed)
 
 
-def record_dim(shape: Sequence[int], size: int) -> tuple[int, int] | None:
-    """Return the dimension of a tensor that probably holds `size` records, and its number of indices for each record.
+class RecordDim(NamedTuple):
+    """The dimension of a tensor that holds the records of a batch.
 
-    This is the first dimension of length `size`, or else the first whose length is a multiple of it. Returns None if there is neither.
+    Attributes:
+        per_record: Number of indices for each record in this dimension.
+    """
+
+    dim: int
+    per_record: int
+
+
+def record_dim(shape: Sequence[int], size: int) -> RecordDim | None:
+    """Return the dimension of a tensor that probably holds `size` records; None if there is none.
+
+    This is the first dimension of length `size`, or else the first whose length is a multiple of it.
     """
     return next(iter(record_dims(shape, size)), None)
 
 
-def record_dims(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return every dimension that may hold the records, in the form of `record_dim`. The likeliest is first."""
-    exact = [(dim, 1) for dim, length in enumerate(shape) if length == size]
-    return exact + [(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
+def record_dims(shape: Sequence[int], size: int) -> list[RecordDim]:
+    """Return every dimension that may hold `size` records. The likeliest is first."""
+    exact = [RecordDim(dim, 1) for dim, length in enumerate(shape) if length == size]
+    multiples = [RecordDim(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
+    return exact + multiples
 
 
 # A function (tensor, dimension, record, number of records) that returns a view of one record's part along a dimension.
@@ -107,7 +119,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if not draws(func, args, kwargs):
+        if not draws_numbers(func, args, kwargs):
             return func(*args, **kwargs)
         if func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
             line = own_line()
@@ -130,33 +142,32 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Draw the numbers of one record, and write them to its part of the batch's numbers."""
 
-        def narrowed(value: Any) -> Any:
-            return part_of(value, row, self.size, self.part) if torch.is_tensor(value) else value
+        def narrow(value: Any) -> Any:
+            return record_view(value, row, self.size, self.part) if torch.is_tensor(value) else value
 
-        args_of_row = [narrowed(value) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
-        drawn = func(*args_of_row, **tree_map(narrowed, kwargs))
+        row_args = [narrow(value) if torch.is_tensor(value) else record_shape(value, self.size) for value in args]
+        drawn = func(*row_args, **tree_map(narrow, kwargs))
         for target, source in zip(outputs_of(batch), outputs_of(drawn), strict=True):
-            part = part_of(target, row, self.size, self.part)
+            part = record_view(target, row, self.size, self.part)
             # The shapes differ for a permutation of all records, which has no part of one record.
             if record_dim(target.shape, self.size) is not None and part.shape == source.shape:
                 part.copy_(source)
 
 
-def part_of(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:
-    """Return a view of one record's part of a tensor; the whole tensor if it holds no records."""
-    place = record_dim(value.shape, size)
-    return value if place is None else part(value, place[0], row, size)
+def record_view(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:
+    """Return a view of one record's part of a tensor; the tensor itself if it holds no records."""
+    records = record_dim(value.shape, size)
+    return value if records is None else part(value, records.dim, row, size)
 
 
-def lengths(value: Any, size: int) -> Any:
-    """Return the shape for one record, given a shape for the batch. Return other values unchanged."""
+def record_shape(value: Any, size: int) -> Any:
+    """Return the shape for one record, given an argument that is a shape for the batch. Return other arguments unchanged."""
     if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
         return value
-    place = record_dim(value, size)
-    if place is None:
+    records = record_dim(value, size)
+    if records is None:
         return value
-    dim_of_records, indices_per_record = place
-    return [indices_per_record if dim == dim_of_records else length for dim, length in enumerate(value)]
+    return [records.per_record if dim == records.dim else length for dim, length in enumerate(value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +175,8 @@ class DrawnNumbers:
     """The part of a drawn tensor that belongs to one record of a batch.
 
     Attributes:
-        parts: The record's part of the tensor along each dimension that may hold the records, in each position of `RECORD_PARTS`.
+        shape: Shape of the tensor that was drawn for the batch.
+        parts: The record's part of the tensor along each dimension that may hold the records, for each function of `RECORD_PARTS`.
         generator_states: States of the generators before the draw.
     """
 
@@ -172,7 +184,7 @@ class DrawnNumbers:
     parts: dict[RecordPart, list[Tensor]]
     generator_states: list[Tensor]
 
-    def of(self, shape: torch.Size, part: RecordPart) -> Tensor | None:
+    def for_shape(self, shape: torch.Size, part: RecordPart) -> Tensor | None:
         """Return a part of this shape, or else a part with as many numbers; None if there is neither."""
         same_shape = [numbers for numbers in self.parts[part] if numbers.shape == shape]
         same_count = [numbers for numbers in self.parts[part] if numbers.numel() == shape.numel()]
@@ -195,7 +207,7 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.row, self.size, self.recorded = row, size, recorded
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if not draws(func, args, kwargs or {}):
+        if not draws_numbers(func, args, kwargs or {}):
             return func(*args, **(kwargs or {}))
         states = [generator.get_state() for generator in generators()]
         drawn = func(*args, **(kwargs or {}))
@@ -220,8 +232,8 @@ def replayed_draws(recorded: Sequence[DrawnNumbers], part: RecordPart = adjacent
 class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of `replayed_draws`.
 
-    A tensor that has the same shape for one record as for the batch is shared by all records. It is drawn again from the recorded generator
-    state. Any other draw is replaced by the recorded part with as many numbers. A draw without such a part is left unchanged.
+    Each recorded draw is replayed once, in order. A tensor that has the same shape for one record as for the batch is shared by all
+    records, and the recorded state of the generator draws it again. Any other draw is replaced by the record's part of the recorded draw.
     """
 
     def __init__(self, recorded: Sequence[DrawnNumbers], part: RecordPart) -> None:
@@ -229,19 +241,27 @@ class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recorded, self.part = list(recorded), part
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        random = draws(func, args, kwargs or {})
-        if random and self.recorded:
+        if not draws_numbers(func, args, kwargs or {}):
+            return func(*args, **(kwargs or {}))
+        if self.recorded:
             for generator, state in zip(generators(), self.recorded[0].generator_states, strict=False):
                 generator.set_state(state)
         drawn = func(*args, **(kwargs or {}))
-        for value in tensors(drawn) if random else []:
-            numbers = self.recorded[0].of(value.shape, self.part) if self.recorded else None
-            if self.recorded and value.shape == self.recorded[0].shape:
-                self.recorded.pop(0)
-            elif numbers is not None:
-                value.copy_(numbers.reshape(value.shape))
-                self.recorded.pop(0)
+        for value in tensors(drawn):
+            self.replay(value)
         return drawn
+
+    def replay(self, value: Tensor) -> None:
+        """Write the next recorded numbers to a drawn tensor. Leave the tensor unchanged if they do not fit it."""
+        if not self.recorded:
+            return
+        recorded = self.recorded[0]
+        numbers = recorded.for_shape(value.shape, self.part)
+        if value.shape == recorded.shape:
+            self.recorded.pop(0)
+        elif numbers is not None:
+            value.copy_(numbers.reshape(value.shape))
+            self.recorded.pop(0)
 
 
 def tensors(value: Any) -> list[Tensor]:

@@ -23,21 +23,21 @@ ROW_BLOCK = 4  # number of rows that a CPU kernel computes together
 def linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of y = x W^T + b: the gradient of W is the sum over positions of g x^T."""
     left, shape = wide(positions(gradient)), parameter_shape(module)
-    return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: PlainRows(summed(left))}
+    return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: PlainRows(sum_over_positions(left))}
 
 
 def transposed_linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of y = x W + b: the gradient of W is the sum over positions of x g^T."""
     right, shape = wide(positions(gradient)), parameter_shape(module)
-    return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: PlainRows(summed(right))}
+    return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: PlainRows(sum_over_positions(right))}
 
 
 def run_linear(module: nn.Module, input: Tensor) -> Tensor:
-    """Return the output of nn.Linear, computed by `aligned`."""
-    return aligned(input, cast("Tensor", module.weight), cast("Tensor | None", module.bias))
+    """Return the output of nn.Linear, computed by `aligned_linear`."""
+    return aligned_linear(input, cast("Tensor", module.weight), cast("Tensor | None", module.bias))
 
 
-def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def aligned_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x W^T + b, rounded so that no row depends on the number of rows.
 
     On a CPU, kernels round rows beyond a multiple of four differently. At a kink of the loss, the last digit decides between two gradients.
@@ -57,7 +57,7 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return output[:count, :width].clone().view(*inputs.shape[:-1], width)
 
 
-def summed(values: Tensor) -> Tensor:
+def sum_over_positions(values: Tensor) -> Tensor:
     """Return the sums over positions, (B, features), of values (B, T, features). A single position is not copied."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(1)
 
@@ -76,7 +76,7 @@ def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     layer, left = cast("Convolution", module), wide(gradient).flatten(2)
 
     def weight() -> Piece:
-        return weight_piece(layer, left, patches(layer, padded(layer, wide(inputs))))
+        return weight_piece(layer, left, patches(layer, pad_input(layer, wide(inputs))))
 
     return {"weight": weight, "bias": lambda: total(left)}
 
@@ -111,7 +111,7 @@ def weight_piece(layer: Convolution, left: Tensor, right: Tensor) -> Piece:
     return PlainRows(blocks.reshape(size, *layer.weight.shape))
 
 
-def padded(layer: Convolution, inputs: Tensor) -> Tensor:
+def pad_input(layer: Convolution, inputs: Tensor) -> Tensor:
     """Return the input of a convolution with its padding added."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     return functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)

@@ -1,8 +1,8 @@
 """The gradient engine for engine = "opacus". Hooks of Opacus compute per-example gradients, and dpcli checks and clips them.
 
-Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may assign a gradient to the wrong example without
-an error if a layer does not run once for each example, as with position ids or soft prompts, or if a module is unknown to Opacus. A few
-synthetic examples are therefore also processed one at a time. The model is refused if the results differ.
+Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may silently assign a gradient to the wrong example:
+if a layer does not run once for each example, as with position ids or soft prompts, or if it does not know a module. A few synthetic
+examples are therefore also processed one at a time. The model is refused if the results differ.
 """
 
 from __future__ import annotations
@@ -23,14 +23,23 @@ from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.layers import trainable
-from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, trained_parameters, wide
+from dpcli.train.engine.method import (
+    BatchPart,
+    Loss,
+    Method,
+    Unsuitable,
+    per_example_losses,
+    refuse_caught_errors,
+    trained_parameters,
+    wide,
+)
 from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, empty_gradients
 from dpcli.train.isolation.checked_sums import CheckedSums
 from dpcli.train.isolation.rehearsal import check_isolation
-from dpcli.train.isolation.synthetic_records import Draw, drawn_as
+from dpcli.train.isolation.synthetic_records import Draw, draw_kind
 from dpcli.train.torch_internals import BatchNorm
 
 
@@ -47,7 +56,7 @@ class OpacusGradients(CheckedSums):
     """
 
     def __post_init__(self) -> None:
-        installed()
+        opacus_version()
         refuse(self.model)
 
     def sums(self, batch: Batch) -> Sums:
@@ -70,7 +79,7 @@ class OpacusGradients(CheckedSums):
         self.program = check_isolation(self.model, self.loss, draw)
         if self.program.doubt is not None:
             raise refusal(self.model, Unsuitable(self.program.doubt))
-        draw = drawn_as(self.program.numbers, draw)
+        draw = draw_kind(self.program.numbers, draw)
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
         with shift_parameters(spare):
             expected = one_by_one(spare, self.loss, few)
@@ -82,13 +91,13 @@ class OpacusGradients(CheckedSums):
                 raise refusal(self.model, problem) from problem
         self.mode, self.form = modes(self.model), form(draw(1))
 
-    def settle(self) -> None:
+    def fix_description(self) -> None:
         """Do nothing, because no batch changes the method."""
 
     def describe(self) -> str:
         """Return the name of the method, with the version of Opacus and whether the comparison was made."""
         compared = "compared with one example at a time" if self.mode is not None else "not compared yet: one example at a time"
-        return f"opacus {installed()} hooks, {compared}"
+        return f"opacus {opacus_version()} hooks, {compared}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +109,20 @@ class Hooked:
     name: str = "opacus"
     isolates: ClassVar[bool] = False
 
-    def on(self, model: nn.Module) -> Hooked:
+    def for_model(self, model: nn.Module) -> Hooked:
         return Hooked(model, self.loss)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         count = size(batch)
         with empty_gradients(self.model.parameters()), attached_hooks(self.model):
-            with nothing_caught():
+            with refuse_caught_errors():
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
                     accumulate_gradients(losses.sum())
             by_name = {
                 name: examples_of(name, p, count) for name, p in trained_parameters(self.model).items() if p.grad is not None
             }
-        yield {name: PlainRows(wide(values)) for name, values in by_name.items()}, count
+        yield BatchPart({name: PlainRows(wide(values)) for name, values in by_name.items()}, count)
 
 
 def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
@@ -139,7 +148,7 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
     Raises:
         Unsuitable: A frozen batch normalisation has trainable weights. In training mode it would use statistics of the batch.
     """
-    modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
+    modes = {module: module.training for module in model.modules() if list(trainable(module))}
     if any(isinstance(module, BatchNorm) for module in modes):
         raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
     wrapper: Any = importlib.import_module("opacus").GradSampleModule(model, loss_reduction="sum", strict=True)
@@ -156,7 +165,7 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def installed() -> str:
+def opacus_version() -> str:
     """Return Opacus' version. Raises Unavailable if it is not installed."""
     try:
         return version("opacus")

@@ -1,9 +1,10 @@
 """Per-example gradients of parameters that belong to no layer, computed from the operators that use them.
 
-Few kinds of operators combine such a parameter with the examples. The parameter is added to a tensor that holds examples, multiplies such a
-tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no use is missed. The
-node of a product also saves the other factor. A tensor that is computed from parameters alone is differentiated by autograd, for all
-examples at once.
+Few kinds of operators combine such a parameter with the examples: the parameter is added to a tensor that holds examples, multiplies such a
+tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no use is missed.
+
+For each such operator, a vector-Jacobian product (VJP) turns the gradient of the output into the gradient of the operand, one for each
+example. Operators on parameters alone are differentiated by autograd, for all examples at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,8 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from dpcli.train.engine.capture import edges, growing_dim
 from dpcli.train.engine.method import Unsuitable, wide
 
-# A function that takes the gradient of an operator's output and returns the gradient of one of its operands.
-Factor = Callable[[Tensor], Tensor]
+# A vector-Jacobian product: it takes the gradient of an operator's output and returns the gradient of one of its operands.
+Vjp = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,29 @@ class Consumer:
     operand: int
 
 
+class ForwardPass(NamedTuple):
+    """The result of one forward pass.
+
+    Attributes:
+        losses: Losses of the examples, (B,).
+        leaves: Tensors that replaced parameters in the pass, by the names of the parameters.
+    """
+
+    losses: Tensor
+    leaves: dict[str, Tensor]
+
+
+class ProbedUse(NamedTuple):
+    """A use of a parameter that the probe recorded.
+
+    Attributes:
+        dim: Dimension of the operator's output that counts the examples; None if the output depends on no example.
+    """
+
+    consumer: Consumer
+    dim: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class OperandUse:
     """A use of a parameter: an operator that combines the examples with it, or with a tensor computed from parameters alone.
@@ -61,8 +85,10 @@ class OperandUse:
         leaf: Tensor that replaces the parameter.
         edge: Edge at which the gradient of the operator's output is taken.
         dim: Dimension of the output that counts the examples.
-        kind: Number format of the operand.
-        factor: Function from the gradient of the output to the gradient of the operand.
+        source: Edge at which the operand is computed.
+        shape: Shape of the operand.
+        dtype: Type of the operand's numbers.
+        vjp: Function from the gradient of the output to the gradient of the operand.
     """
 
     name: str
@@ -71,21 +97,21 @@ class OperandUse:
     dim: int
     source: GradientEdge
     shape: torch.Size
-    kind: torch.dtype
-    factor: Factor
+    dtype: torch.dtype
+    vjp: Vjp
 
     def rows(self, gradient: Tensor) -> Tensor:
         """Return the gradient of each example with respect to the leaf, (B, *leaf.shape), in at least single precision."""
-        at_operand = summed(self.factor(wide(gradient)), self.dim, self.shape)
-        if self.source.node is get_gradient_edge(self.leaf).node:
-            return at_operand
-        (at_leaf,) = torch.autograd.grad(
-            [self.source], [self.leaf], [at_operand.to(self.kind)], retain_graph=True, is_grads_batched=True
+        operand_gradients = sum_over_broadcast(self.vjp(wide(gradient)), self.dim, self.shape)
+        if self.source.node is get_gradient_edge(self.leaf).node:  # the operand is the parameter itself
+            return operand_gradients
+        (leaf_gradients,) = torch.autograd.grad(
+            [self.source], [self.leaf], [operand_gradients.to(self.dtype)], retain_graph=True, is_grads_batched=True
         )
-        return wide(at_leaf)
+        return wide(leaf_gradients)
 
 
-def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
+def sum_over_broadcast(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """Return gradients (B, *shape) of an operand that was broadcast: sums over the dimensions along which it was repeated.
 
     Args:
@@ -95,8 +121,8 @@ def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """
     rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # the dimension of the examples is replaced by one of length 1
     first = rows.dim() - len(shape)  # dimension of `rows` that is the first of the operand's own
-    repeated = [*range(1, first), *(first + place for place, length in enumerate(shape) if length == 1)]
-    return (rows.sum(repeated) if repeated else rows).reshape(len(rows), *shape)
+    broadcast_dims = [*range(1, first), *(first + dim for dim, length in enumerate(shape) if length == 1)]
+    return (rows.sum(broadcast_dims) if broadcast_dims else rows).reshape(len(rows), *shape)
 
 
 @dataclass(slots=True)
@@ -104,12 +130,11 @@ class Leaves:
     """Leaf tensors that replace parameters without a layer, and the operators that use them.
 
     Attributes:
-        recorded: Operators that use each parameter or a tensor computed from it, by the parameter's name. Each operator comes with the
-            dimension of its output that counts the examples, or None if the output depends on no example.
+        recorded: Uses of each parameter or of a tensor computed from it, by the parameter's name.
     """
 
     operands: Sequence[Operand]
-    recorded: dict[str, list[tuple[Consumer, int | None]]] = field(default_factory=dict)
+    recorded: dict[str, list[ProbedUse]] = field(default_factory=dict)
 
     @contextmanager
     def in_place(self) -> Iterator[dict[str, Tensor]]:
@@ -129,52 +154,41 @@ class Leaves:
             for operand, parameters, original in zip(self.operands, tables, originals, strict=True):
                 parameters[operand.local] = original
 
-    def record(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
-        """Record the operators that use each parameter, in a pass of one example and in a pass of several.
+    def record(self, one: ForwardPass, several: ForwardPass, size: int) -> None:
+        """Record the operators that use each parameter, from a pass of one example and a pass of `size` examples.
 
         A dimension of an output counts the examples if its length equals the number of examples in both passes.
-
-        Args:
-            one: Losses of one example, and the leaves of that pass.
-            several: Losses of `size` examples, and the leaves of that pass.
 
         Raises:
             Unsuitable: The graphs of one example and of several differ in more than the lengths of dimensions.
         """
-        (losses_of_one, leaves_of_one), (losses_of_several, leaves_of_several) = one, several
-        graph_of_one, graph_of_several = Graph(losses_of_one), Graph(losses_of_several)
-        for name in leaves_of_several:
-            steps: list[tuple[Consumer, int | None]] = []
-            walk_of_one = graph_of_one.reached_from(leaves_of_one[name])
-            walk_of_several = graph_of_several.reached_from(leaves_of_several[name])
+        graph_of_one, graph_of_several = Graph(one.losses), Graph(several.losses)
+        for name in several.leaves:
+            uses: list[ProbedUse] = []
+            walk_of_one = graph_of_one.walk(one.leaves[name])
+            walk_of_several = graph_of_several.walk(several.leaves[name])
             for of_one, of_several in zip_longest(walk_of_one, walk_of_several):
-                if of_one is None or of_several is None or of_one.step != of_several.step:
+                if of_one is None or of_several is None or of_one.consumer != of_several.consumer:
                     raise Unsuitable(f"{name}: one example uses it in other operators than several examples do")
                 dim = dimension(name, of_one, of_several, size)
-                steps.append((of_several.step, dim))
-                # Both walks then go on to the operators that use this output.
+                uses.append(ProbedUse(of_several.consumer, dim))
                 of_one.independent = of_several.independent = dim is None
-            self.recorded[name] = steps
+            self.recorded[name] = uses
 
-    def uses(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[OperandUse]:
-        """Return every operator that combines one of the parameters with the examples.
-
-        Args:
-            losses: Losses of the batch, (B,).
-            leaves: Leaves of the pass, by the names of the parameters.
+    def uses(self, forward_pass: ForwardPass, size: int) -> list[OperandUse]:
+        """Return every operator that combines one of the parameters with the `size` examples of a pass.
 
         Raises:
-            Unsuitable: The graph differs from the recorded one, or an operator has no factor.
+            Unsuitable: The graph differs from the recorded one, or an operator has no VJP.
         """
-        graph, result = Graph(losses), []
-        for name, leaf in leaves.items():
-            for reached, recorded in zip_longest(graph.reached_from(leaf), self.recorded[name]):
-                if reached is None or recorded is None or reached.step != recorded[0]:
+        graph, result = Graph(forward_pass.losses), []
+        for name, leaf in forward_pass.leaves.items():
+            for reached, recorded in zip_longest(graph.walk(leaf), self.recorded[name]):
+                if reached is None or recorded is None or reached.consumer != recorded.consumer:
                     raise Unsuitable(f"{name} is used by other operators than in the probe")
-                dim = recorded[1]
-                reached.independent = dim is None
-                if dim is not None:
-                    result.append(reached.use(name, leaf, dim, size))
+                reached.independent = recorded.dim is None
+                if recorded.dim is not None:
+                    result.append(reached.use(name, leaf, recorded.dim, size))
         return result
 
 
@@ -185,7 +199,8 @@ class Reached:
     Attributes:
         operand: Number of the operand that depends on the parameter.
         source: Edge that leads to this operand.
-        independent: Whether the node's output depends on no example. The caller of `Graph.reached_from` sets it.
+        independent: Whether the node's output depends on no example. The caller of `Graph.walk` sets it. The walk then goes on to the
+            operators that use this output.
     """
 
     node: Node
@@ -194,7 +209,8 @@ class Reached:
     independent: bool = False
 
     @property
-    def step(self) -> Consumer:
+    def consumer(self) -> Consumer:
+        """Return the operator without its place in the graph, for comparisons with other graphs."""
         return Consumer(self.node.name(), self.operand)
 
     @property
@@ -205,11 +221,11 @@ class Reached:
     def use(self, name: str, leaf: Tensor, dim: int, size: int) -> OperandUse:
         """Return this operator as a use of a parameter together with the examples.
 
-        Raises Unsuitable if the operator has no factor or several outputs, or if the length of `dim` is not the batch size.
+        Raises Unsuitable if the operator has no VJP or several outputs, or if the length of `dim` is not the batch size.
         """
-        factor = FACTORS.get(self.node.name())
+        make_vjp = VJPS.get(self.node.name())
         output_shape, *other_outputs = self.shapes
-        if factor is None or other_outputs or output_shape[dim] != size:
+        if make_vjp is None or other_outputs or output_shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
         operand = metadata(self.source.node)[self.source.output_nr]
         return OperandUse(
@@ -219,8 +235,8 @@ class Reached:
             dim=dim,
             source=self.source,
             shape=torch.Size(operand.shape),
-            kind=operand.dtype,
-            factor=factor(self.node, self.operand),
+            dtype=operand.dtype,
+            vjp=make_vjp(self.node, self.operand),
         )
 
 
@@ -237,7 +253,7 @@ class Graph:
         for node, operand, following in edges(losses):
             self.consumers.setdefault(following, []).append((node, operand))
 
-    def reached_from(self, leaf: Tensor) -> Iterator[Reached]:
+    def walk(self, leaf: Tensor) -> Iterator[Reached]:
         """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent`.
 
         Graphs of the same form give their operators in the same order, so that two graphs can be compared.
@@ -264,17 +280,17 @@ def dimension(name: str, one: Reached, several: Reached, size: int) -> int | Non
     dim = growing_dim(one.shapes[0], several.shapes[0], size) if len(one.shapes) == len(several.shapes) == 1 else None
     if dim is not None:
         return dim
-    raise Unsuitable(f"{name}: it enters {several.step.operator}, where the examples have no dimension of their own")
+    raise Unsuitable(f"{name}: it enters {several.consumer.operator}, where the examples have no dimension of their own")
 
 
-def product(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x * y."""
+def product(node: Any, operand: int) -> Vjp:
+    """Return the VJP of an operand of x * y."""
     other_operand = constant(node._saved_other if operand == 0 else node._saved_self)
     return lambda gradient: gradient * other_operand
 
 
-def quotient(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x / y."""
+def quotient(node: Any, operand: int) -> Vjp:
+    """Return the VJP of an operand of x / y."""
     denominator = constant(node._saved_other)
     if operand == 0:
         return lambda gradient: gradient / denominator
@@ -282,23 +298,23 @@ def quotient(node: Any, operand: int) -> Factor:
     return lambda gradient: -(gradient / denominator) * (numerator / denominator)
 
 
-def addition(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x + a * y."""
-    return scaled(1 if operand == 0 else node._saved_alpha)
+def addition(node: Any, operand: int) -> Vjp:
+    """Return the VJP of an operand of x + a * y."""
+    return multiply_by(1 if operand == 0 else node._saved_alpha)
 
 
-def subtraction(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x - a * y."""
-    return scaled(1 if operand == 0 else -node._saved_alpha)
+def subtraction(node: Any, operand: int) -> Vjp:
+    """Return the VJP of an operand of x - a * y."""
+    return multiply_by(1 if operand == 0 else -node._saved_alpha)
 
 
-def repetition(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand that is repeated for each example."""
-    return scaled(1)
+def repetition(node: Any, operand: int) -> Vjp:
+    """Return the VJP of an operand that is repeated for each example."""
+    return multiply_by(1)
 
 
-def prelu(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of PReLU, which returns x if x is positive and weight * x otherwise."""
+def prelu(node: Any, operand: int) -> Vjp:
+    """Return the VJP of an operand of PReLU, which returns x if x is positive and weight * x otherwise."""
     x = constant(node._saved_self)
     slope = torch.where(x > 0.0, 1.0, constant(node._saved_weight)) if operand == 0 else x.clamp(max=0.0)
     return lambda gradient: gradient * slope
@@ -309,13 +325,13 @@ def constant(saved: Tensor) -> Tensor:
     return wide(saved.detach())
 
 
-def scaled(by: float) -> Factor:
-    """Return a factor that multiplies the gradient by a number."""
+def multiply_by(by: float) -> Vjp:
+    """Return a VJP that multiplies the gradient by a number."""
     return lambda gradient: gradient if by == 1 else gradient * by
 
 
-# Functions that take a node and the number of an operand and return a factor, by the name of the node.
-FACTORS: dict[str, Callable[[Any, int], Factor]] = {
+# Functions that take a node and the number of an operand and return a VJP, by the name of the node.
+VJPS: dict[str, Callable[[Any, int], Vjp]] = {
     "AddBackward0": addition,
     "SubBackward0": subtraction,
     "MulBackward0": product,

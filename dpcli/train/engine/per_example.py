@@ -21,11 +21,11 @@ from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.checked_sums import CheckedSums, sums_with_check
 from dpcli.train.isolation.rehearsal import check_isolation
-from dpcli.train.isolation.synthetic_records import Draw, drawn_as
+from dpcli.train.isolation.synthetic_records import Draw, draw_kind
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
-# One example is also processed alone in each of the first ALWAYS_CHECKED steps, and later in a step with probability 1 / CHECKED_EVERY. On
-# a small model this example takes as long as the whole batch, so a check of every step would double the time of training.
+# One example is processed alone, as a check, in each of the first ALWAYS_CHECKED steps, and later in a step with probability
+# 1 / CHECKED_EVERY. On a small model this takes as long as the step itself, so a check of every step would double the time of training.
 ALWAYS_CHECKED, CHECKED_EVERY = 32, 8
 
 
@@ -166,9 +166,9 @@ class ClippedGradients(CheckedSums):
     Every sum is accumulated in at least single precision. Norms are increased by 8 machine epsilons, which is 1e-6 in single precision, so
     that rounding never raises the influence of an example above C.
 
-    One effect of rounding remains. The last digit of a row of a matrix product may depend on the number of rows. If one example leaves the
-    batch, the clipped gradients of the others may then change by rounding. They may change by up to 2 C each if a kink of the loss or of an
-    activation is exactly at that point. Book-keeping on a CPU computes nn.Linear without this effect (`aligned`).
+    One effect of rounding remains. The last digit of a row of a matrix product may depend on the number of rows, so removing an example may
+    change the last digits of the others' clipped gradients. An example at a kink of the loss or of an activation may change by up to 2 C.
+    Book-keeping on a CPU computes nn.Linear without this effect (`aligned_linear`).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """
@@ -207,27 +207,27 @@ class ClippedGradients(CheckedSums):
             doubt = self.program.doubt
             is_allowed = {"book-keeping": doubt is None, "vmap": self.program.mapped}
             allowed = [(name, build) for name, build in candidates if is_allowed[name]]
-            draw = drawn_as(self.program.numbers, draw)
+            draw = draw_kind(self.program.numbers, draw)
             choice = choose(self.model, self.loss, draw, allowed)
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
         self.form, self.description = form(draw(1)), str(self.choice)
         return_memory()  # of the copies that were tried: a gigabyte for GPT-2
 
-    def checked(self, batch: Batch, row: int) -> Sums:
+    def checked_sums(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
         The comparison is made in the first `ALWAYS_CHECKED` steps, and in each later step with probability 1 / `CHECKED_EVERY`.
 
-        Take a fault that the tracing did not find and that shows in a share s of the steps and records. It is missed in n <= 32 steps with
-        probability (1 - s)^n, and in each further step with probability 1 - s / 8. A fault that shows in every record never passes the
-        first step.
+        Suppose that the rehearsal missed a fault that shows in a share s of the steps and records. This check then misses it in n <= 32
+        steps with probability (1 - s)^n, and in each further step with probability 1 - s / 8. A fault that shows in every record never
+        passes the first step.
 
         Raises InputError if the norms of the two gradients differ.
         """
         if not size(batch):
             return self(batch)
-        self.ready(batch)
+        self.rehearse_if_needed(batch)
         self.step += 1
         if self.step > ALWAYS_CHECKED and secrets.randbelow(CHECKED_EVERY):
             return self.sums(batch)
@@ -237,8 +237,8 @@ class ClippedGradients(CheckedSums):
     def method(self) -> Method:
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
-    def settle(self) -> None:
-        # The caller has processed a batch of synthetic records, which may have changed the method.
+    def fix_description(self) -> None:
+        # A batch of synthetic records may have changed the method since the rehearsal.
         self.description = str(self.choice)
 
     def describe(self) -> str:

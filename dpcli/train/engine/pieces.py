@@ -19,14 +19,14 @@ NEGLIGIBLE_SQUARE = 2.0**-73
 LARGEST_EXPONENT = 1000  # of the powers of two by which gradients are divided: 2^1000 and 2^-1000 are normal doubles
 
 
-def flattened(values: Tensor) -> Tensor:
+def flatten_entries(values: Tensor) -> Tensor:
     """Return the gradients as (B, n), where n is the number of entries of the parameter, 1 for a scalar."""
     return values.flatten(1) if values.dim() > 1 else values[:, None]
 
 
 def squared_norms(values: Tensor) -> Tensor:
     """Return the squared norms (B,), taken over all dimensions but the first."""
-    norms: Tensor = torch.linalg.vector_norm(flattened(values), dim=1)
+    norms: Tensor = torch.linalg.vector_norm(flatten_entries(values), dim=1)
     return norms.square()
 
 
@@ -36,7 +36,7 @@ def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
     Every divisor is a power of two, so the division is exact. An example with a number that is not finite is divided by one.
     """
     values = values.double()
-    largest = flattened(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
+    largest = flatten_entries(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
     divisible = largest.isfinite() & (largest > 0.0)
     power = torch.exp2(torch.frexp(largest).exponent.double()).where(divisible, 1.0)
     power = power.clamp(2.0**-LARGEST_EXPONENT, 2.0**LARGEST_EXPONENT)
@@ -46,8 +46,8 @@ def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
 def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return factors (B, T, .) with the same outer products, rescaled so that both have about the same magnitude at each position.
 
-    If one factor of a position is zero, both become zero. Each side is later divided by its largest entry. Without the zeros, that entry
-    could belong to a product that is zero, and the other entries would underflow.
+    If one factor of a position is zero, both become zero. Each side is later divided by its largest entry. That entry must not belong to a
+    product that is zero, because the other entries could then underflow.
     """
     left_largest, right_largest = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
     difference = torch.frexp(right_largest).exponent - torch.frexp(left_largest).exponent
@@ -60,12 +60,12 @@ def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     """Return the squared norms (B,), with NaN where underflow may have made them too small.
 
+    A tiny square has lost digits, and its product with a large square of the other side is not negligible.
+
     Args:
         squares: Squared norms (B,) of sums of products.
         lefts: Squared norms (B, T) of the left factors.
         rights: Squared norms (B, T) of the right factors.
-
-    A tiny square has lost digits. Its product with a large square of the other side is not negligible.
     """
     tiny = torch.finfo(squares.dtype).tiny
     smaller = torch.minimum(lefts, rights)
@@ -90,6 +90,7 @@ def add_rounding_error(squares: Tensor, length: Tensor, width: int) -> Tensor:
 
     Args:
         length: Sum of the norms of the terms, (B,).
+        width: Number of terms of a dot product.
     """
     return (squares + torch.finfo(squares.dtype).eps * math.sqrt(width) * length.square()).clamp_min(0.0)
 
@@ -109,7 +110,7 @@ class Piece(Protocol):
         After the division, the numbers that represent a gradient are at most one in magnitude.
         """
 
-    def weighted(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor) -> Tensor:
         """Return the sum over the examples of factor times gradient, in the parameter's shape."""
 
     def select(self, rows: Tensor) -> Piece:
@@ -135,8 +136,8 @@ class PlainRows:
         values, power = rescale(self.values)
         return PlainRows(values), power
 
-    def weighted(self, factors: Tensor) -> Tensor:
-        return (factors.to(self.values.dtype) @ flattened(self.values)).view(self.values.shape[1:])
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return (factors.to(self.values.dtype) @ flatten_entries(self.values)).view(self.values.shape[1:])
 
     def select(self, rows: Tensor) -> PlainRows:
         return PlainRows(self.values[rows])
@@ -187,7 +188,7 @@ class Outer:
     def width(self) -> int:
         return self.left.shape[2] + self.right.shape[2]
 
-    def weighted(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor) -> Tensor:
         left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
         if left.stride(0) < left.stride(1):  # recurrent layers store positions first, and a sum in that order needs no copy
             left, right, column = left.transpose(0, 1), right.transpose(0, 1), column.transpose(0, 1)
@@ -206,7 +207,8 @@ class Outer:
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Outer:
         """Return one piece for several uses of a parameter. The uses become further positions, so cross terms are included."""
-        left, right = torch.cat([piece.left for piece in pieces], 1), torch.cat([piece.right for piece in pieces], 1)
+        left = torch.cat([piece.left for piece in pieces], 1)
+        right = torch.cat([piece.right for piece in pieces], 1)
         return Outer(left, right, pieces[0].shape)
 
     def instantiation_is_cheaper(self) -> bool:
@@ -274,7 +276,7 @@ class Lookup:
         gradients, power = rescale(self.gradients)
         return Lookup(self.ids, gradients, self.vocabulary), power
 
-    def weighted(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor) -> Tensor:
         rows = self.row_sums()
         factor_of_row = factors.to(rows.sums.dtype)[rows.examples]
         table = rows.sums.new_zeros(self.vocabulary, rows.sums.shape[1])
@@ -290,7 +292,8 @@ class Lookup:
 
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Lookup:
-        ids, gradients = torch.cat([piece.ids for piece in pieces], 1), torch.cat([piece.gradients for piece in pieces], 1)
+        ids = torch.cat([piece.ids for piece in pieces], 1)
+        gradients = torch.cat([piece.gradients for piece in pieces], 1)
         return Lookup(ids, gradients, pieces[0].vocabulary)
 
 
@@ -319,8 +322,8 @@ class Tied:
         lookup = Lookup(lookup.ids, lookup.gradients * (lookup_power / power)[:, None, None], lookup.vocabulary)
         return Tied(outer, lookup), power
 
-    def weighted(self, factors: Tensor) -> Tensor:
-        return self.outer.weighted(factors) + self.lookup.weighted(factors)
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.outer.weighted_sum(factors) + self.lookup.weighted_sum(factors)
 
     def select(self, rows: Tensor) -> Tied:
         return Tied(self.outer.select(rows), self.lookup.select(rows))
@@ -331,26 +334,28 @@ class Tied:
 
 def merge(pieces: Sequence[Piece]) -> Piece:
     """Return one piece for all uses of a parameter. Its norms include the cross terms between the uses."""
-    by_form: dict[type, list[Piece]] = {}
+    pieces_by_type: dict[type, list[Piece]] = {}
     for piece in pieces:
-        by_form.setdefault(type(piece), []).append(piece)
-    forms = {form: form.join(members) if len(members) > 1 else members[0] for form, members in by_form.items()}  # type: ignore[attr-defined]
-    combine = COMBINATIONS.get(frozenset(forms))
+        pieces_by_type.setdefault(type(piece), []).append(piece)
+    by_type: dict[type, Piece] = {}
+    for cls, members in pieces_by_type.items():
+        by_type[cls] = cls.join(members) if len(members) > 1 else members[0]  # type: ignore[attr-defined]
+    combine = COMBINATIONS.get(frozenset(by_type))
     if combine is None:
-        return PlainRows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
-    return combine(forms)
+        return PlainRows(torch.stack([piece.rows() for piece in by_type.values()]).sum(0))
+    return combine(by_type)
 
 
-def cheaper_form(forms: dict[type, Piece]) -> Piece:
+def cheaper_form(by_type: dict[type, Piece]) -> Piece:
     """Return the outer products, or the gradients in full if those are cheaper."""
-    outer: Outer = forms[Outer]  # type: ignore[assignment]
+    outer: Outer = by_type[Outer]  # type: ignore[assignment]
     return PlainRows(outer.rows()) if outer.instantiation_is_cheaper() else outer
 
 
 # Functions that combine the pieces of one parameter, by the set of their types. Pieces of any other set are added in full.
 COMBINATIONS: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
-    frozenset({PlainRows}): lambda forms: forms[PlainRows],
-    frozenset({Lookup}): lambda forms: forms[Lookup],
+    frozenset({PlainRows}): lambda by_type: by_type[PlainRows],
+    frozenset({Lookup}): lambda by_type: by_type[Lookup],
     frozenset({Outer}): cheaper_form,
-    frozenset({Outer, Lookup}): lambda forms: Tied(forms[Outer], forms[Lookup]),  # type: ignore[arg-type]
+    frozenset({Outer, Lookup}): lambda by_type: Tied(by_type[Outer], by_type[Lookup]),  # type: ignore[arg-type]
 }

@@ -21,8 +21,9 @@ from dpcli.train.engine.method import Unsuitable, wide
 
 aten = torch.ops.aten
 # Operators that multiply a gradient by the derivative at output y: y (1 - y) for the sigmoid, and 1 - y^2 for tanh.
-SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input
-DERIVATIVES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # operators of the gates i, f, g, o
+SIGMOID_BACKWARD, TANH_BACKWARD = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input
+# The operators of the gates i, f, g, o.
+GATES_BACKWARD = (SIGMOID_BACKWARD, SIGMOID_BACKWARD, TANH_BACKWARD, SIGMOID_BACKWARD)
 
 
 class LstmCell(torch.autograd.Function):
@@ -40,7 +41,7 @@ class LstmCell(torch.autograd.Function):
         """
         size = state.shape[-1]
         gates = torch.empty_like(gate_inputs)
-        states, cells = room_for_states(gate_inputs, state), room_for_states(gate_inputs, cell)
+        states, cells = empty_states(gate_inputs, state), empty_states(gate_inputs, cell)
         cell_tanh, hidden_transposed = torch.empty_like(states[1:]), hidden.T
         steps = zip(
             gate_inputs.unbind(),
@@ -67,8 +68,8 @@ class LstmCell(torch.autograd.Function):
         i, f, g, o = gates.chunk(4, 2)
         slopes = torch.empty_like(gates)  # derivatives by the inputs of the gates, which each step replaces by its gradients
         factors = (g, cells[:-1], i, cell_tanh)  # number that multiplies each gate in the new cell or the new state
-        for times_derivative, factor, gate, slope in zip(DERIVATIVES, factors, (i, f, g, o), slopes.chunk(4, 2), strict=True):
-            times_derivative(factor, gate, grad_input=slope)
+        for backward, factor, gate, slope in zip(GATES_BACKWARD, factors, (i, f, g, o), slopes.chunk(4, 2), strict=True):
+            backward(factor, gate, grad_input=slope)
         tanh_slopes = aten.tanh_backward(o, cell_tanh)
         state, cell = torch.zeros_like(state_gradients[0]), last_cell_gradient  # gradients of the state and of the cell
         steps = zip(slopes.unbind(), state_gradients[1:].unbind(), tanh_slopes.unbind(), f.unbind(), strict=True)
@@ -98,7 +99,7 @@ class GruCell(torch.autograd.Function):
             state: First state, (B, H).
         """
         size = state.shape[-1]
-        gates, states = torch.empty_like(gate_inputs), room_for_states(gate_inputs, state)
+        gates, states = torch.empty_like(gate_inputs), empty_states(gate_inputs, state)
         products, hidden_transposed = torch.empty_like(states[1:]), hidden.T
         for t in range(len(gate_inputs)):
             terms = states[t] @ hidden_transposed if bias is None else torch.addmm(bias, states[t], hidden_transposed)
@@ -118,9 +119,9 @@ class GruCell(torch.autograd.Function):
         r, z, n = gates.chunk(3, 2)
         slopes = torch.empty_like(gates)  # derivatives of the gates, as in LstmCell
         reset, update, candidate = slopes.chunk(3, 2)
-        TANH(1 - z, n, grad_input=candidate)
-        SIGMOID(states[:-1] - n, z, grad_input=update)
-        SIGMOID(products * candidate, r, grad_input=reset)
+        TANH_BACKWARD(1 - z, n, grad_input=candidate)
+        SIGMOID_BACKWARD(states[:-1] - n, z, grad_input=update)
+        SIGMOID_BACKWARD(products * candidate, r, grad_input=reset)
         product_slopes = slopes.clone()
         product_slopes.chunk(3, 2)[2].mul_(r)
         state = torch.zeros_like(state_gradients[0])  # gradient of the state
@@ -133,33 +134,22 @@ class GruCell(torch.autograd.Function):
         return slopes, product_slopes, None, None, state + state_gradients[0]
 
 
-def room_for_states(gate_inputs: Tensor, start: Tensor) -> Tensor:
-    """Return a tensor for the states of all steps, (T + 1, B, H), in which only the first state is set."""
+def empty_states(gate_inputs: Tensor, start: Tensor) -> Tensor:
+    """Return an uninitialised tensor for the states of all steps, (T + 1, B, H), in which only the first state is set."""
     states = gate_inputs.new_empty(len(gate_inputs) + 1, *start.shape)
     states[0] = start
     return states
 
 
-# A function that runs one layer in one direction over time.
+# A function that runs one layer in one direction over time. Its arguments are those of `lstm_direction`.
 Direction = Callable[[CompoundRun, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
-
-
-def lstm(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.LSTM; None if its settings are not supported."""
-    return recurrent(module, lstm_direction, 2)
-
-
-def gru(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.GRU; None if its settings are not supported."""
-    return recurrent(module, gru_direction, 1)
 
 
 def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forward | None:
     """Return the layer-by-layer forward of a recurrent module.
 
-    Returns None if the weights are not the module's own, if it has projections, or if it has dropout between layers on another device
-    than a CPU. There torch draws such dropout within one operator, so a record's draws could not be replayed when the record is processed
-    alone.
+    Returns None if the weights are not the module's own, if it has projections, or if it has hidden dropout (`hides_dropout`). The draws of
+    such dropout could not be replayed for a record that is processed alone.
 
     Args:
         direction: Function that runs one layer in one direction over time.
@@ -173,7 +163,7 @@ def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forw
 
 
 def hides_dropout(layer: nn.RNNBase) -> bool:
-    """Return whether torch draws dropout between the layers within one operator."""
+    """Return whether torch draws the dropout between the layers within one operator, as it does on every device but a CPU."""
     return layer.dropout > 0.0 and layer.num_layers > 1 and layer.weight_ih_l0.device.type != "cpu"
 
 
@@ -195,8 +185,8 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     endings = ("", "_reverse") if layer.bidirectional else ("",)  # what torch appends to the names of each direction's weights
-    given = hx if hx is None or state_count > 1 else (hx,)
-    states = first_states(run, values, layer.num_layers * len(endings), given, state_count)
+    passed_states = hx if hx is None or state_count > 1 else (hx,)
+    states = first_states(run, values, layer.num_layers * len(endings), passed_states, state_count)
     last_states = []
     for level in range(layer.num_layers):
         outputs = []
@@ -214,25 +204,25 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
 
 
 def first_states(
-    run: CompoundRun, values: Tensor, places: int, given: Sequence[Tensor] | None, state_count: int
+    run: CompoundRun, values: Tensor, direction_count: int, passed_states: Sequence[Tensor] | None, state_count: int
 ) -> Sequence[Tensor]:
-    """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given.
+    """Return the first states, each of shape (layers * directions, B, H). They are zeros if the program passed none.
 
     Args:
         values: Input of the module, (T, B, d).
-        places: Number of layers times the number of directions.
-        given: States that the program passed; None for zeros.
+        direction_count: Number of layers times the number of directions.
+        passed_states: States that the program passed; None for zeros.
         state_count: Number of tensors in a state.
 
     Raises:
-        Unsuitable: The number of given states or their shape is wrong.
+        Unsuitable: The number of passed states or their shape is wrong.
     """
-    shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
-    if given is None:
+    shape = (direction_count, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
+    if passed_states is None:
         return [values.new_zeros(shape)] * state_count
-    if len(given) != state_count or any(state.shape != shape for state in given):
-        raise Unsuitable(f"{run.label}: expected states of shape {shape}, found {[tuple(state.shape) for state in given]}")
-    return given
+    if len(passed_states) != state_count or any(state.shape != shape for state in passed_states):
+        raise Unsuitable(f"{run.label}: expected states of shape {shape}, found {[tuple(state.shape) for state in passed_states]}")
+    return passed_states
 
 
 def in_direction(values: Tensor, side: int) -> Tensor:
@@ -241,9 +231,14 @@ def in_direction(values: Tensor, side: int) -> Tensor:
 
 
 def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H) and the last cell.
+    """Return the states (T + 1, B, H) and the last cell (B, H) of one layer of nn.LSTM in one direction.
 
     A gate adds the products of the inputs and of the states, so both products have the same gradient.
+
+    Args:
+        suffix: End of the names of the layer's parameters, such as "l0_reverse".
+        inputs: Inputs of the layer, (T, B, d).
+        start: First state and first cell, (B, H) each.
     """
     has_bias = cast("nn.RNNBase", run.compound.module).bias
     biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"] if has_bias else []
@@ -258,7 +253,7 @@ def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequenc
 
 
 def gru_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H).
+    """Return the states (T + 1, B, H) of one layer of nn.GRU in one direction. The arguments are those of `lstm_direction`.
 
     The last gate multiplies the product of the states by r, so this product has a gradient of its own.
     """

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Part, full_precision, wide_type
+from dpcli.train.engine.method import BatchPart, full_precision, wide_type
 from dpcli.train.engine.pieces import Piece
 
 # Norms are increased by this number of machine epsilons. Otherwise their rounding errors could leave a clipped gradient longer than C.
 ROUNDING = 8.0
 # Gradients with a larger norm are clipped in double precision, because their factors or squares may leave the range of single precision.
 LARGE = 2.0**30
-
-
-class Weighted(Protocol):
-    """Per-example gradients that can be summed with a factor for each example."""
-
-    def weighted(self, factors: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +54,37 @@ def complete_sums(
     gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]
 ) -> Sums:
     """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient."""
-    full = {
-        name: gradients[name] if name in gradients else torch.zeros_like(parameter, dtype=wide_type(parameter))
-        for name, parameter in parameters.items()
-    }
+    complete: dict[str, Tensor] = {}
+    for name, parameter in parameters.items():
+        has_gradient = name in gradients
+        complete[name] = gradients[name] if has_gradient else torch.zeros_like(parameter, dtype=wide_type(parameter))
     if len(norms) == 1:
-        return Sums(full, norms[0], finite[0])
-    like = next(iter(full.values()))
-    return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
+        return Sums(complete, norms[0], finite[0])
+    like = next(iter(complete.values()))
+    return Sums(complete, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
 
 
-def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
+def clipped_sums(parts: Iterable[BatchPart], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
     """Return the sums of clipped gradients over all parts of a batch."""
     groups = clip.groups(list(parameters))
     empty = no_norms(parameters)
     totals: dict[str, Tensor] = {}
-    lengths, finites = [], []
-    for pieces, count in parts:
+    norms, are_finite = [], []
+    for gradients, size in parts:
         with full_precision(empty.device):
-            measured = measure(pieces, groups, empty.new_zeros(count))
-            add_clipped(totals, pieces, measured, clip, groups)
+            measured = measure(gradients, groups, empty.new_zeros(size))
+            add_clipped(totals, gradients, measured, clip, groups)
             finite = measured.finite()
-            lengths.append(norms_over_groups(measured.norms, finite, empty.dtype))
-        finites.append(finite)
-    return complete_sums(totals, lengths, finites, parameters)
+            norms.append(norms_over_groups(measured.norms, finite, empty.dtype))
+        are_finite.append(finite)
+    return complete_sums(totals, norms, are_finite, parameters)
 
 
-def unclipped_norms(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
+def unclipped_norms(part: BatchPart, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
     """Return the norms before clipping, (B,), that `clipped_sums` returns, without computing sums."""
-    pieces, count = part
     empty = no_norms(parameters)
     with full_precision(empty.device):
-        measured = measure(pieces, clip.groups(list(parameters)), empty.new_zeros(count))
+        measured = measure(part.gradients, clip.groups(list(parameters)), empty.new_zeros(part.size))
         return norms_over_groups(measured.norms, measured.finite(), empty.dtype)
 
 
@@ -109,25 +101,29 @@ class Rescaled:
     Attributes:
         piece: The gradients, each divided by a power of two.
         power: The powers of two, (B,).
-        kind: Number format of the sums.
+        dtype: Type of the numbers in the sums.
     """
 
     piece: Piece
     power: Tensor
-    kind: torch.dtype
+    dtype: torch.dtype
 
     @classmethod
-    def of(cls, piece: Piece, kind: torch.dtype) -> Rescaled:
-        return cls(*piece.rescaled(), kind)
+    def of(cls, piece: Piece, dtype: torch.dtype) -> Rescaled:
+        """Return gradients, rescaled so that their norms can be computed in double precision."""
+        return cls(*piece.rescaled(), dtype)
 
     def norms(self) -> Tensor:
+        """Return the norms of the gradients before they were rescaled, (B,), in double precision."""
         return self.piece.squares().sqrt() * self.power
 
     def select(self, rows: Tensor) -> Rescaled:
-        return Rescaled(self.piece.select(rows), self.power[rows], self.kind)
+        """Return the selected examples only."""
+        return Rescaled(self.piece.select(rows), self.power[rows], self.dtype)
 
-    def weighted(self, factors: Tensor) -> Tensor:
-        return self.piece.weighted(factors * self.power).to(self.kind)
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """Return the sum over the examples of factor times gradient, in the parameter's shape."""
+        return self.piece.weighted_sum(factors * self.power).to(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +132,15 @@ class GradientNorms:
 
     Attributes:
         norms: Norms (B, groups), rounded up.
-        in_range: Whether the number format of the sums suffices for each example, (B,).
+        in_range: Whether the type of the sums can hold the squares of the example's gradient, (B,).
         rescaled: Gradients of the other examples, by parameter name; empty if there are none.
-        kind: Number format of the sums. The norms are in double precision if there are rescaled gradients.
+        dtype: Type of the numbers in the sums. The norms are in double precision if there are rescaled gradients.
     """
 
     norms: Tensor
     in_range: Tensor
     rescaled: dict[str, Rescaled]
-    kind: torch.dtype
+    dtype: torch.dtype
 
     def finite(self) -> Tensor:
         """Return whether each example has a finite gradient, (B,). Every norm that is in range is finite."""
@@ -152,9 +148,10 @@ class GradientNorms:
 
 
 def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> GradientNorms:
-    """Measure the norms of the gradients, in double precision where the number format of the sums is too narrow.
+    """Measure the norms of the gradients. Gradients of norm at least `LARGE` are rescaled and measured in double precision.
 
     Args:
+        groups: Names of the parameters that are clipped together.
         zero_norms: Zeros (B,), the norms of a parameter that the losses do not depend on.
     """
     norms = group_norms(pieces, groups, zero_norms)
@@ -166,29 +163,37 @@ def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_n
     return GradientNorms(norms.double().index_put((~in_range,), large_norms), in_range, rescaled, norms.dtype)
 
 
-def norms_over_groups(norms: Tensor, finite: Tensor, kind: torch.dtype) -> Tensor:
+def norms_over_groups(norms: Tensor, finite: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the norm over all groups, (B,). It is infinite if the gradient is not finite.
 
     Args:
         norms: Norms (B, groups).
         finite: Whether each gradient is finite, (B,).
+        dtype: Type of the result.
     """
     lengths: Tensor = norms[:, 0] if norms.shape[1] == 1 else torch.linalg.vector_norm(norms, dim=1)
-    return torch.where(finite, lengths.to(kind), torch.inf)
+    return torch.where(finite, lengths.to(dtype), torch.inf)
 
 
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> Tensor:
     """Return norms (B, groups), rounded up. A parameter that the losses do not depend on has the norms `zero_norms`, zeros (B,)."""
     squares = {name: piece.squares().to(zero_norms.dtype) for name, piece in pieces.items()}
-    columns = [sum((squares[name] for name in group if name in squares), start=zero_norms) for group in groups]
+    columns = []
+    for group in groups:
+        group_squares = [squares[name] for name in group if name in squares]
+        columns.append(sum(group_squares, start=zero_norms))
     norms = torch.stack(columns, 1) if len(columns) > 1 else columns[0][:, None]
     return norms.sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
 
 
-def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
+def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str]], like: Tensor, dtype: torch.dtype) -> Tensor:
     """Return norms (B, groups) in double precision, rounded up.
 
     The norms of a group's parameters are divided by the largest of them before they are squared, so that no square overflows.
+
+    Args:
+        like: Tensor with B rows in double precision, on the device of the result.
+        dtype: Type of the sums, whose machine epsilon determines how far norms are rounded up.
     """
     columns = []
     for group in groups:
@@ -196,7 +201,7 @@ def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str
         largest = norms.amax(0)
         divisors = largest.where(largest > 0.0, 1.0)
         columns.append(torch.linalg.vector_norm(norms / divisors, dim=0) * largest)
-    return torch.stack(columns, 1) * (1.0 + ROUNDING * torch.finfo(kind).eps)
+    return torch.stack(columns, 1) * (1.0 + ROUNDING * torch.finfo(dtype).eps)
 
 
 def add_clipped(
@@ -208,19 +213,28 @@ def add_clipped(
     """
     norms, in_range = measured.norms, measured.in_range
     if not measured.rescaled:
-        add(totals, pieces, groups, clip.factors(norms))
+        add_weighted(totals, pieces, groups, clip.factors(norms))
         return
-    factors = clip.factors(norms[in_range].to(measured.kind))
-    add(totals, {name: piece.select(in_range) for name, piece in pieces.items()}, groups, factors)
+    factors = clip.factors(norms[in_range].to(measured.dtype))
+    add_weighted(totals, {name: piece.select(in_range) for name, piece in pieces.items()}, groups, factors)
     finite = norms[~in_range].isfinite().all(1)
     factors = clip.factors(norms[~in_range][finite])
-    add(totals, {name: piece.select(finite) for name, piece in measured.rescaled.items()}, groups, factors)
+    add_weighted(totals, {name: piece.select(finite) for name, piece in measured.rescaled.items()}, groups, factors)
 
 
-def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
-    """Add the clipped sum of each parameter to its total, with the clipping factors (B, groups) of the parameter's group."""
+def add_weighted(
+    totals: dict[str, Tensor],
+    pieces: Mapping[str, Piece] | Mapping[str, Rescaled],
+    groups: Sequence[Sequence[str]],
+    factors: Tensor,
+) -> None:
+    """Add the weighted sum of each parameter's gradients to its total.
+
+    Args:
+        factors: Clipping factors (B, groups). A parameter has the factors of its group.
+    """
     for column, group in zip(factors.unbind(1), groups, strict=True):
         for name in group:
             if name in pieces:
-                more = pieces[name].weighted(column)
+                more = pieces[name].weighted_sum(column)
                 totals[name] = totals[name].add_(more) if name in totals else more

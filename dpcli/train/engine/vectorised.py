@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, trained_parameters, wide
+from dpcli.train.engine.method import BatchPart, Loss, per_example_losses, refuse_caught_errors, trained_parameters, wide
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.torch_internals import tree_map
 
@@ -41,10 +41,10 @@ class Vectorised:
     name: str = "vmap"
     isolates: ClassVar[bool] = True
 
-    def on(self, model: nn.Module) -> Vectorised:
+    def for_model(self, model: nn.Module) -> Vectorised:
         return Vectorised(model, self.loss)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         parameters = {name: p.detach() for name, p in trained_parameters(self.model).items()}
         entries = sum(p.numel() for p in parameters.values())
         part_size = max(1, LARGEST_PART // max(1, entries))
@@ -59,11 +59,11 @@ class Vectorised:
         gradients = vmap(grad(loss_of_example), in_dims=(None, 0), randomness="different")
         for start in range(0, size(batch), part_size):
             part = take(batch, slice(start, start + part_size))
-            with nothing_caught(), restored_flat_weights(self.model), warnings.catch_warnings():
+            with refuse_caught_errors(), restored_flat_weights(self.model), warnings.catch_warnings():
                 # torch warns of an operator without a batching rule, which it calls in a loop.
                 warnings.filterwarnings("ignore", "There is a performance drop")
-                gradients_of = gradients(parameters, part)
-            yield {name: PlainRows(wide(values.detach())) for name, values in gradients_of.items()}, size(part)
+                by_name = gradients(parameters, part)
+            yield BatchPart({name: PlainRows(wide(values.detach())) for name, values in by_name.items()}, size(part))
 
 
 @contextmanager
@@ -87,14 +87,14 @@ class Looped:
     name: str = "loop"
     isolates: ClassVar[bool] = True
 
-    def on(self, model: nn.Module) -> Looped:
+    def for_model(self, model: nn.Module) -> Looped:
         return Looped(model, self.loss)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[BatchPart]:
         parameters = trained_parameters(self.model)
         for row in range(size(batch)):
             losses = per_example_losses(self.model, self.loss, take(batch, slice(row, row + 1)), 1)
-            yield one_example(losses, parameters), 1
+            yield BatchPart(one_example(losses, parameters), 1)
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
@@ -106,8 +106,9 @@ def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, P
         return {}
     with empty_gradients(parameters.values()):
         losses.backward(torch.ones_like(losses))  # type: ignore[no-untyped-call]
-        gradients_of = {name: p.grad for name, p in parameters.items() if p.grad is not None}
-    return {name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None]) for name, g in gradients_of.items()}
+        by_name = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    dense = {name: g.to_dense() if g.is_sparse else g for name, g in by_name.items()}
+    return {name: PlainRows(wide(g)[None]) for name, g in dense.items()}
 
 
 @contextmanager

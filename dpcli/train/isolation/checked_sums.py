@@ -20,7 +20,7 @@ from dpcli.train.engine.batches import Batch, form, size
 from dpcli.train.engine.choice import modes, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, per_example_losses, trained_parameters
+from dpcli.train.engine.method import BatchPart, Loss, Method, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms, zero
 from dpcli.train.engine.vectorised import one_example
@@ -36,6 +36,9 @@ class CheckedSums(ABC):
     """An engine that computes clipped sums of a program, after a rehearsal in which the program is checked.
 
     Attributes:
+        model: Model that the caller trains in place.
+        loss: Function that returns the losses of a batch, shape (B,).
+        clip: Clipping style, with the bound C on one example's contribution.
         mode: Modes of the modules at the last rehearsal; None before the first.
         program: Verdict of the last rehearsal on the program.
         form: Form of the records of the last rehearsal.
@@ -52,27 +55,27 @@ class CheckedSums(ABC):
         """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
         if not size(batch):
             return zero(trained_parameters(self.model))
-        self.ready(batch)
+        self.rehearse_if_needed(batch)
         return self.sums(batch)
 
-    def ready(self, batch: Batch) -> None:
+    def rehearse_if_needed(self, batch: Batch) -> None:
         """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
         if self.mode != modes(self.model) or self.form != form(batch):
             self.rehearse(draws_like(batch))
 
-    def checked(self, batch: Batch, row: int) -> Sums:
+    def checked_sums(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
         Raises InputError if the norms of the two gradients differ, so the program combines records.
         """
         if not size(batch):
             return self(batch)
-        self.ready(batch)
+        self.rehearse_if_needed(batch)
         return sums_with_check(self, batch, row)
 
     @property
     def numbers(self) -> NumberKind:
-        """Return the kind of synthetic numbers on which the program runs; the first kind before the rehearsal."""
+        """Return the kind of synthetic numbers on which the program runs; standard normal numbers before the rehearsal."""
         return KINDS[0] if self.program is None else self.program.numbers
 
     @property
@@ -89,8 +92,8 @@ class CheckedSums(ABC):
         """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
 
     @abstractmethod
-    def settle(self) -> None:
-        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
+    def fix_description(self) -> None:
+        """Fix the result of `describe`. The caller calls this before the first private record, on which later changes may depend."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -117,17 +120,24 @@ def sums_with_check(engine: CheckedSums, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:  # an error on these records made the engine process one example at a time
         return sums
     example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    norm_in_batch, parts = float(sums.norms[row]), RECORD_PARTS if draws else RECORD_PARTS[:1]
-    if not any(agree(engine, norm_alone(engine, example, draws, part), norm_in_batch) for part in parts):
-        raise InputError(
-            "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
-            "mixes examples; this step was not released"
-        )
-    return sums
+    norm_in_batch = float(sums.norms[row])
+    # The draws do not show which of these parts of the batch's numbers the example used, so any may agree.
+    for part in RECORD_PARTS if draws else RECORD_PARTS[:1]:
+        if agree(engine, norm_alone(engine, example, draws, part), norm_in_batch):
+            return sums
+    raise InputError(
+        "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
+        "mixes examples; this step was not released"
+    )
 
 
 def norm_alone(engine: CheckedSums, example: Batch, draws: list[DrawnNumbers], part: RecordPart) -> float:
-    """Return the gradient norm of one example, computed alone and with the given random numbers."""
+    """Return the gradient norm of one example, computed alone and with the given random numbers.
+
+    Args:
+        draws: Random numbers that the example drew in the batch; empty if the program draws none.
+        part: Position of the example in draws that have several indices for each record.
+    """
     parameters = trained_parameters(engine.model)
     with dense_embeddings(engine.model), replayed_draws(draws, part) if draws else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, example, 1), parameters)
@@ -141,7 +151,7 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
         single_precision_norm = math.hypot(*torch.stack(norms).tolist()) if norms else 0.0
     if single_precision_norm < LARGE:
         return single_precision_norm
-    return float(unclipped_norms((gradients, 1), clip, parameters)[0])
+    return float(unclipped_norms(BatchPart(gradients, 1), clip, parameters)[0])
 
 
 def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:

@@ -54,21 +54,25 @@ class ReachableState:
         """Raise InputError if a value differs in a later snapshot. The message names the path of the first such value."""
         for name in (*self.values, *(name for name in later.values if name not in self.values)):
             if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
-                kind = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
+                noun = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
                 repair = "compute it before training, and do not change it"
                 if name.endswith((DRAWS, "seed")):
                     repair = "draw random numbers with torch, without a seed or a generator of your own"
                 raise InputError(
-                    f"{name}: expected a {kind} that training does not change, found one that a forward updates; {repair}"
+                    f"{name}: expected a {noun} that training does not change, found one that a forward updates; {repair}"
                 )
 
     def add_tensor(self, name: str, tensor: Tensor) -> None:
-        """Add a tensor, and whether it requires a gradient."""
+        """Add the numbers of a tensor, or its identity without `copies`, and whether it requires a gradient."""
         self.values[name] = tensor.detach().clone() if self.copies else (id(tensor),)
         self.values[f"{name}.requires_grad"] = tensor.requires_grad
 
     def visit(self, name: str, value: Any, depth: int = 0) -> None:
         """Add a value, and everything that can be reached from it.
+
+        Args:
+            name: Path of the value, for messages.
+            depth: Number of objects around the value, from which it was reached.
 
         Raises:
             InputError: As in `require_comparable`.
@@ -121,9 +125,9 @@ class ReachableState:
                     if not isinstance(inner_value, types.ModuleType):
                         self.visit(f"{value.__name__}.{inner_key}", inner_value, depth + 1)
 
-    def visit_class(self, name: str, kind: type) -> None:
+    def visit_class(self, name: str, cls: type) -> None:
         """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
-        for base in kind.__mro__:
+        for base in cls.__mro__:
             file = getattr(sys.modules.get(base.__module__), "__file__", None)
             if id(base) in self.visited or file is None or is_library(file):
                 continue
@@ -138,8 +142,8 @@ class ReachableState:
                     self.visit(f"{base.__name__}.{key}", value, 1)
 
 
-def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
-    """Return a snapshot of the state that a model and its loss can reach, and of global random state.
+def reachable_state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
+    """Return a snapshot of the state that a model and its loss can reach, and of the states of global random generators.
 
     Args:
         copies: Whether the snapshot holds copies of tensors. Otherwise tensors are compared by identity.
@@ -163,9 +167,8 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
     snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        snapshot.values[f"numpy's {DRAWS}"] = [
-            part.tobytes() if hasattr(part, "tobytes") else part for part in numpy.random.get_state()
-        ]
+        parts = numpy.random.get_state()
+        snapshot.values[f"numpy's {DRAWS}"] = [part.tobytes() if hasattr(part, "tobytes") else part for part in parts]
     return snapshot
 
 
@@ -188,18 +191,18 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, types.ModuleType | type):
         yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
         for base in type(value).__mro__:
-            if "__slots__" in vars(base):
-                slots = [name for name, member in vars(base).items() if isinstance(member, types.MemberDescriptorType)]
-                yield from ((f".{name}", getattr(value, name, None)) for name in slots)
+            for name, member in vars(base).items() if "__slots__" in vars(base) else ():
+                if isinstance(member, types.MemberDescriptorType):
+                    yield f".{name}", getattr(value, name, None)
 
 
 def container_parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the elements of a container. The content of a set, a bytearray or an iterator is one part."""
     if isinstance(value, Mapping):
-        for place, (key, part) in enumerate(value.items()):
-            yield f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part
+        for index, (key, part) in enumerate(value.items()):
+            yield f"[{key!r}]" if isinstance(key, str | int) else f"[{index}]", part
     elif isinstance(value, list | tuple | deque):
-        yield from ((f"[{place}]", part) for place, part in enumerate(value))
+        yield from ((f"[{index}]", part) for index, part in enumerate(value))
     elif isinstance(value, set | frozenset):
         yield "", "".join(sorted(map(repr, value)))
     elif isinstance(value, bytearray):
@@ -255,7 +258,7 @@ def equal(a: object, b: object) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
+def constant_tensors(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
     """Return the names of the constant tensors that a program reads. They may depend on data.
 
     Constants are tensors other than parameters, buffers and records. Tensors with one number are left out.
@@ -263,12 +266,13 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
         loss(model, batch)
-    reached = state(model, loss, copies=False).values
+    reached = reachable_state(model, loss, copies=False).values
+    # Without copies, a tensor is stored as a tuple of its id alone.
     names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
     descriptions = set[str]()
-    for tensor, place in recorder.operands:
+    for tensor, description in recorder.operands:
         lengths = ", ".join(map(str, tensor.shape))
-        descriptions.add(f"{names.get(id(tensor), place)} of shape ({lengths})")
+        descriptions.add(f"{names.get(id(tensor), description)} of shape ({lengths})")
     return tuple(sorted(descriptions))
 
 
@@ -277,7 +281,7 @@ class OperandRecorder(TorchDispatchMode):
 
     Attributes:
         known: Addresses of known tensors. The address of a freed result may be reused, but not by a constant, which existed earlier.
-        operands: Constant tensors, each with the line that reads it.
+        operands: Constant tensors, each with a description that names the line that reads it.
     """
 
     def __init__(self, known: tuple[Tensor, ...]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,12 +72,12 @@ class Unknown:
 
 Layout = Shared | AlongRecords | RecordIndices | Merged | Unknown
 SHARED = Shared()
+Layouts = Layout | list[Layout]  # the layout of all outputs of an operator, or a layout for each
 PAIRED = "which pairs each record with every other"  # end of a message
-Layouts = Layout | list[Layout]
 
 
 class Mixed(Exception):
-    """An operator combines numbers of different records. The message names the operator."""
+    """An operator combines numbers of different records, so the program is refused. The message names the operator."""
 
 
 def is_symbolic(value: Any) -> bool:
@@ -99,11 +99,19 @@ def stride(lengths: Sequence[Any], dim: int) -> int | None:
     return None if any(is_symbolic(length) for length in later_lengths) else prod(int(length) for length in later_lengths)
 
 
+class RecordArgument(NamedTuple):
+    """A tensor argument of an operator that holds records along a dimension."""
+
+    tensor: Tensor
+    layout: AlongRecords
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of an aten operator.
+    """A call of an aten operator, an operator of torch's internal library.
 
     Attributes:
+        name: Name of the operator without the underscore that marks a write in place.
         values: Arguments, including defaults, by their names in the operator's schema.
         layout_of: Function that returns the layout of a tensor.
     """
@@ -117,30 +125,33 @@ class Call:
         return self.values[name]
 
     def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors among the arguments."""
         return leaves(self.values.values())
 
-    def of(self, name: str) -> Layout | None:
+    def layout_of_argument(self, name: str) -> Layout | None:
         """Return the layout of an argument; None if it is missing or no tensor."""
         value = self.values.get(name)
         return self.layout_of(value) if torch.is_tensor(value) else None
 
-    def rows(self) -> list[tuple[Tensor, AlongRecords]]:
-        """Return the arguments that hold records, each with its layout."""
-        return [(tensor, layout) for tensor in self.tensors() if isinstance(layout := self.layout_of(tensor), AlongRecords)]
+    def record_arguments(self) -> list[RecordArgument]:
+        """Return the tensor arguments that hold records along a dimension."""
+        layouts = ((tensor, self.layout_of(tensor)) for tensor in self.tensors())
+        return [RecordArgument(tensor, layout) for tensor, layout in layouts if isinstance(layout, AlongRecords)]
 
-    def one(self) -> tuple[Tensor, AlongRecords]:
-        """Return the first argument that holds records, with its layout."""
-        return self.rows()[0]
+    def first_record_argument(self) -> RecordArgument:
+        """Return the first tensor argument that holds records along a dimension. A rule is called only if there is one."""
+        return self.record_arguments()[0]
 
-    def agreed(self, along_records: AlongRecords) -> bool:
-        """Return whether all arguments that hold records have this layout."""
-        return all(layout == along_records for _, layout in self.rows())
+    def records_agree_on(self, layout: AlongRecords) -> bool:
+        """Return whether all arguments that hold records have the given layout."""
+        return all(argument.layout == layout for argument in self.record_arguments())
 
-    def everywhere(self, along_records: AlongRecords) -> list[Layout]:
-        """Return the layout of each output. Outputs that hold records have the given layout."""
-        return [fitting(output, along_records) for output in self.outputs]
+    def output_layouts(self, layout: AlongRecords) -> list[Layout]:
+        """Return the layout of each output, if every output that holds records has the given layout."""
+        return [layout_in_shape(output, layout) for output in self.outputs]
 
-    def merged(self, how: str) -> Merged:
+    def merged_layout(self, how: str) -> Merged:
+        """Return the layout of a result in which this operator merged records."""
         return Merged(f"{self.name} {how}")
 
 
@@ -149,14 +160,17 @@ def has_records_at(output: Tensor, layout: AlongRecords) -> bool:
     return layout.dim < output.dim() and coefficient(output.shape[layout.dim]) == layout.outer * layout.inner
 
 
-def fitting(output: Tensor, along_records: AlongRecords) -> Layout:
-    """Return the layout if the output's shape agrees with it, SHARED if the shape has no records, and Unknown otherwise."""
+def layout_in_shape(output: Tensor, layout: AlongRecords) -> Layout:
+    """Return the layout if the output's shape agrees with it.
+
+    Return SHARED if no length of the shape depends on the batch size, and Unknown if the records are along another dimension.
+    """
     if not any(is_symbolic(length) for length in output.shape):
         return SHARED
-    return along_records if has_records_at(output, along_records) else Unknown("an output with records along another dimension")
+    return layout if has_records_at(output, layout) else Unknown("an output with records along another dimension")
 
 
-def consistent(output: Tensor, layout: Layout, name: str) -> Layout:
+def layout_if_consistent(output: Tensor, layout: Layout, name: str) -> Layout:
     """Return the layout if the output's shape confirms it, and Unknown otherwise.
 
     The shape must count records along the layout's dimension and along no other.
@@ -192,12 +206,12 @@ def leaves(values: Any) -> Iterator[Tensor]:
             yield from leaves(value)
 
 
-def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
-    """Return the first of several layouts, which must have the same dimension.
+def require_same_dim(layouts: Sequence[AlongRecords], operator: str) -> AlongRecords:
+    """Return the first of several layouts of arguments.
 
-    Raises Mixed if the layouts have different dimensions, so the operator pairs each record with every other record.
+    Raises Mixed if the layouts have different dimensions, because the operator then pairs each record with every other record.
     """
-    first = along_records[0]
-    if any(other.dim != first.dim for other in along_records):
-        raise Mixed(f"{name}, {PAIRED}")
+    first = layouts[0]
+    if any(layout.dim != first.dim for layout in layouts):
+        raise Mixed(f"{operator}, {PAIRED}")
     return first

@@ -22,22 +22,22 @@ from dpcli.train.isolation.layout import (
     Unknown,
     coefficient,
     dims_of,
-    fitting,
     is_symbolic,
-    pair,
+    layout_in_shape,
+    require_same_dim,
     stride,
 )
 
 
-def unchanged(call: Call) -> Layouts:
-    """Return the layout of an operator that leaves every number at its index. Arguments with different layouts are not covered."""
-    layout = call.one()[1]
-    return call.everywhere(layout) if call.agreed(layout) else Unknown(call.name)
+def elementwise_move(call: Call) -> Layouts:
+    """Return the layout of an operator that leaves every number at its index. If layouts of arguments differ, return Unknown."""
+    layout = call.first_record_argument().layout
+    return call.output_layouts(layout) if call.records_agree_on(layout) else Unknown(call.name)
 
 
 def view(call: Call) -> Layouts:
     """Return the layout after a change of shape. A view as a type of another width is not covered, because it reinterprets the numbers."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     numbers_per_index = stride(tensor.shape, layout.dim)
     if numbers_per_index is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
         return Unknown(call.name)
@@ -65,19 +65,19 @@ def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
 
 def expand(call: Call) -> Layouts:
     """Return the layout after an expansion, which may add leading dimensions."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     return layout.at(layout.dim + call.outputs[0].dim() - tensor.dim())
 
 
 def permute(call: Call) -> Layouts:
     """Return the layout after a permutation of the dimensions."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     return layout.at(dims_of(list(call["dims"]), tensor.dim()).index(layout.dim))
 
 
 def transpose(call: Call) -> Layouts:
     """Return the layout after two dimensions were exchanged."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     count = tensor.dim()
     first, second = (0, count - 1) if call.name == "t" else (call["dim0"] % count, call["dim1"] % count)
     exchanged = {first: second, second: first}
@@ -86,14 +86,14 @@ def transpose(call: Call) -> Layouts:
 
 def unsqueeze(call: Call) -> Layouts:
     """Return the layout after a dimension of length one was inserted."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     inserted = call["dim"] % (tensor.dim() + 1)
     return layout.at(after_insertion(layout.dim, inserted))
 
 
 def squeeze(call: Call) -> Layouts:
     """Return the layout after dimensions of length one were removed."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     removed = [dim for dim in dims if not is_symbolic(tensor.shape[dim]) and tensor.shape[dim] == 1]
     return layout.at(after_removal(layout.dim, removed))
@@ -111,38 +111,42 @@ def after_removal(dim: int, removed: Sequence[int]) -> int:
 
 def select(call: Call) -> Layouts:
     """Return the layout after one index of a dimension was selected. Selecting one record is a merge, unless all records are identical."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     dim = call["dim"] % tensor.dim()
     if is_symbolic(call["index"]):
         return Unknown(call.name)
     if dim == layout.dim:
-        return fitting(call.outputs[0], layout) if layout.identical else call.merged("of a record by its position in the batch")
+        return (
+            layout_in_shape(call.outputs[0], layout)
+            if layout.identical
+            else call.merged_layout("of a record by its position in the batch")
+        )
     return layout.at(after_removal(layout.dim, [dim]))
 
 
 def narrow(call: Call) -> Layouts:
     """Return the layout of a slice. A slice of some of the records is a merge, unless all records have identical numbers."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
         if layout.identical:
-            return fitting(call.outputs[0], layout)
+            return layout_in_shape(call.outputs[0], layout)
         complete = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
-        return layout if complete and call["step"] == 1 else call.merged("of some records by their positions in the batch")
+        return layout if complete and call["step"] == 1 else call.merged_layout("of some records by their positions in the batch")
     return Unknown(call.name) if is_symbolic(call["start"]) or is_symbolic(call["end"]) else layout
 
 
 def split(call: Call) -> Layouts:
     """Return the layouts of the parts of a tensor. A split between records is a merge."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     if call["dim"] % tensor.dim() == layout.dim:
-        return call.merged("of the batch into its records")
+        return call.merged_layout("of the batch into its records")
     return [layout for _ in call.outputs]
 
 
 def unbind(call: Call) -> Layouts:
     """Return the layouts of the slices along a dimension. Raises Mixed if the slices are single records, over which the program loops."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
         raise Mixed(f"{call.name}, a loop over the records by their positions in the batch")
@@ -151,14 +155,14 @@ def unbind(call: Call) -> Layouts:
 
 def select_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a selection. The gradient has the selected dimension again."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     inserted = call["dim"] % (tensor.dim() + 1)
     return layout.at(after_insertion(layout.dim, inserted))
 
 
 def slice_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a slice, which has the full length again. A slice of some of the records is not covered."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     if call["dim"] % tensor.dim() != layout.dim:
         return layout
     sliced_length, full_length = (coefficient(value.shape[layout.dim]) for value in (tensor, call.outputs[0]))
@@ -167,8 +171,8 @@ def slice_backward(call: Call) -> Layouts:
 
 def unfold(call: Call) -> Layouts:
     """Return the layout of windows along a dimension. Windows over the records are a merge."""
-    tensor, layout = call.one()
-    return call.merged("over the records") if call["dimension"] % tensor.dim() == layout.dim else layout
+    tensor, layout = call.first_record_argument()
+    return call.merged_layout("over the records") if call["dimension"] % tensor.dim() == layout.dim else layout
 
 
 def scan(call: Call) -> Layouts:
@@ -176,7 +180,7 @@ def scan(call: Call) -> Layouts:
 
     A sort of the records by an integer, such as a length, is Unknown and not a merge. A program may restore the order afterwards.
     """
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     dims = call.values.get("dim")
     if dims is None:
         dims = call.values.get("dims")
@@ -184,8 +188,8 @@ def scan(call: Call) -> Layouts:
         sorts_by_integer = call.name in ("sort", "argsort") and tensor.dim() == 1 and not tensor.is_floating_point()
         if sorts_by_integer:
             return Unknown(f"{call.name} of the records by an integer")
-        return call.merged("along the records")
-    return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
+        return call.merged_layout("along the records")
+    return [layout for _ in call.outputs] if call.records_agree_on(layout) else Unknown(call.name)
 
 
 def softmax_backward(call: Call) -> Layouts:
@@ -196,13 +200,13 @@ def softmax_backward(call: Call) -> Layouts:
 
 def pad(call: Call) -> Layouts:
     """Return the layout after padding of the last dimensions. Padding along the records is a merge."""
-    tensor, layout = call.one()
-    return call.merged("along the records") if layout.dim >= tensor.dim() - len(call["pad"]) // 2 else layout
+    tensor, layout = call.first_record_argument()
+    return call.merged_layout("along the records") if layout.dim >= tensor.dim() - len(call["pad"]) // 2 else layout
 
 
 def repeat(call: Call) -> Layouts:
     """Return the layout of a tensor that was repeated along its dimensions. Raises Mixed if the batch size is a repeat count."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     if any(is_symbolic(number) for number in call["repeats"]):
         raise Mixed(f"{call.name}, {PAIRED}")
     dim = layout.dim + len(call["repeats"]) - tensor.dim()
@@ -217,8 +221,8 @@ def join(call: Call) -> Layouts:
     tensors = [tensor for tensor in call["tensors"] if not (tensor.dim() == 1 and tensor.shape[0] == 0)]
     count = tensors[0].dim() + (call.name == "stack")
     dim = call["dim"] % count
-    layout = pair([row_layout for _, row_layout in call.rows()], call.name)
-    if not call.agreed(layout) or len(call.rows()) != len(tensors):
+    layout = require_same_dim([argument.layout for argument in call.record_arguments()], call.name)
+    if not call.records_agree_on(layout) or len(call.record_arguments()) != len(tensors):
         return Unknown(call.name)
     if call.name == "stack":
         return layout.at(after_insertion(layout.dim, dim))
@@ -230,12 +234,12 @@ def gather(call: Call) -> Layouts:
 
     All arguments must have the same layout. Along the records it is a merge. Raises Mixed if the records are along different dimensions.
     """
-    tensor, layout = call.one()
-    rows = [row_layout for _, row_layout in call.rows()]
-    if call["dim"] % max(1, tensor.dim()) == pair(rows, call.name).dim:
-        return call.merged("from record to record")
+    tensor, layout = call.first_record_argument()
+    rows = [argument.layout for argument in call.record_arguments()]
+    if call["dim"] % max(1, tensor.dim()) == require_same_dim(rows, call.name).dim:
+        return call.merged_layout("from record to record")
     all_hold_records = len(rows) == len([*call.tensors()])  # an index without records would refer to the first records only
-    return layout if all_hold_records and call.agreed(layout) else Unknown(call.name)
+    return layout if all_hold_records and call.records_agree_on(layout) else Unknown(call.name)
 
 
 def index_select(call: Call) -> Layouts:
@@ -243,14 +247,16 @@ def index_select(call: Call) -> Layouts:
 
     A selection among the records is a merge. Raises Mixed if both hold records.
     """
-    layout = call.one()[1]
-    of_self, of_index = call.of("self"), call.of("index")
+    layout = call.first_record_argument().layout
     dim = call["dim"] % max(1, call["self"].dim())
-    if isinstance(of_self, AlongRecords) and of_self.dim == dim:
-        return call.merged("of records by their positions in the batch")
-    if isinstance(of_self, AlongRecords) and isinstance(of_index, AlongRecords):
+    self_layout = call.layout_of_argument("self")
+    if not isinstance(self_layout, AlongRecords):
+        return layout.at(dim)
+    if self_layout.dim == dim:
+        return call.merged_layout("of records by their positions in the batch")
+    if isinstance(call.layout_of_argument("index"), AlongRecords):
         raise Mixed(f"{call.name}, {PAIRED}")
-    return of_self if isinstance(of_self, AlongRecords) else layout.at(dim)
+    return self_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +275,11 @@ class Indices:
 
     @classmethod
     def of(cls, call: Call) -> Indices:
+        """Return the indices in a call of index or index_put."""
         indices = list(call["indices"])
         dims = [dim for dim, index in enumerate(indices) if index is not None]
         depth = max(indices[dim].dim() for dim in dims)
-        return cls(dims, [shifted(call.layout_of(indices[dim]), depth - indices[dim].dim()) for dim in dims], depth)
+        return cls(dims, [add_leading_dims(call.layout_of(indices[dim]), depth - indices[dim].dim()) for dim in dims], depth)
 
     @property
     def adjacent(self) -> bool:
@@ -285,33 +292,35 @@ class Indices:
         return self.dims[0] if self.adjacent else 0
 
     @property
-    def rows(self) -> list[AlongRecords]:
+    def record_layouts(self) -> list[AlongRecords]:
         """Return the layouts of the indices that hold a number for each record."""
         return [layout for layout in self.layouts if isinstance(layout, AlongRecords)]
 
     @property
-    def positions(self) -> list[RecordIndices]:
-        """Return the layouts of the indices that hold the record indices themselves."""
+    def position_layouts(self) -> list[RecordIndices]:
+        """Return the layouts of the indices that are the positions 0, 1, ..., B - 1 of the records."""
         return [layout for layout in self.layouts if isinstance(layout, RecordIndices)]
 
 
 def index(call: Call) -> Layouts:
     """Return the layout of tensor[a, :, b].
 
-    The rule covers three uses. Each record selects from a shared tensor. All records share the indices, which are along other dimensions.
-    Or each record selects from its own row, by the record indices.
+    The rule covers three uses:
+    1. Each record selects from a shared tensor.
+    2. All records select the same entries, along other dimensions than that of the records.
+    3. Each record selects from its own row, by an index that is the position of the record.
 
-    Raises Mixed if the records of the indices would be paired with other records, of another index or of the tensor.
+    Raises Mixed if the operator would pair the records of an index with those of another index or of the tensor.
     """
     indices, self_layout = Indices.of(call), call.layout_of(call["self"])
-    holding_records: list[AlongRecords | RecordIndices] = [*indices.rows, *indices.positions]
-    if len({layout.dim for layout in holding_records}) > 1:
+    layouts: list[AlongRecords | RecordIndices] = [*indices.record_layouts, *indices.position_layouts]
+    if len({layout.dim for layout in layouts}) > 1:
         raise Mixed(f"{call.name}, {PAIRED}")
     if not isinstance(self_layout, AlongRecords):
         return index_shared(call, indices)
     if self_layout.dim in indices.dims:
         return index_own_rows(call, indices, self_layout)
-    if holding_records:
+    if layouts:
         raise Mixed(f"{call.name}, {PAIRED}")
     if indices.adjacent and self_layout.dim < indices.dims[0]:
         return self_layout
@@ -320,23 +329,23 @@ def index(call: Call) -> Layouts:
 
 def index_shared(call: Call, indices: Indices) -> Layout:
     """Return the layout of the entries that the records select from a shared tensor."""
-    rows = indices.rows
-    if indices.positions or not rows or any(layout != rows[0] for layout in rows):
+    layouts = indices.record_layouts
+    if indices.position_layouts or not layouts or any(layout != layouts[0] for layout in layouts):
         return Unknown(call.name)
-    return rows[0].at(indices.start + rows[0].dim)
+    return layouts[0].at(indices.start + layouts[0].dim)
 
 
 def index_own_rows(call: Call, indices: Indices, layout: AlongRecords) -> Layout:
     """Return the layout of the entries that each record selects from its own row. Any other selection among the records is a merge."""
     selector = indices.layouts[indices.dims.index(layout.dim)]
     # With other values of outer or inner, index b along the dimension may belong to another record than b.
-    one_index_per_record = all((other.outer, other.inner) == (1, 1) for other in (layout, *indices.rows))
-    if isinstance(selector, RecordIndices) and len(indices.positions) == 1 and one_index_per_record:
+    one_index_per_record = all((other.outer, other.inner) == (1, 1) for other in (layout, *indices.record_layouts))
+    if isinstance(selector, RecordIndices) and len(indices.position_layouts) == 1 and one_index_per_record:
         return layout.at(indices.start + selector.dim)
-    return call.merged("of records by their positions in the batch")
+    return call.merged_layout("of records by their positions in the batch")
 
 
-def shifted(layout: Layout, shift: int) -> Layout:
+def add_leading_dims(layout: Layout, shift: int) -> Layout:
     """Return the layout of a tensor after `shift` leading dimensions were added."""
     if isinstance(layout, AlongRecords):
         return layout.at(layout.dim + shift)
@@ -350,11 +359,11 @@ def index_put(call: Call) -> Layouts:
     """
     self_layout = call.layout_of(call["self"])
     if not isinstance(self_layout, AlongRecords):
-        return call.merged("of several records into one tensor")
+        return call.merged_layout("of several records into one tensor")
     layout = index(call)
     if not isinstance(layout, AlongRecords):
         return layout
-    value = call.of("values")
+    value = call.layout_of_argument("values")
     if not isinstance(value, AlongRecords):
         return self_layout
     indices = Indices.of(call)

@@ -1,11 +1,10 @@
 """Rules for operators that compute, and the table with the rule of every operator.
 
-A layout states along which dimension a tensor holds the records of a batch. `LayoutTracker` applies a rule to each call of which an
-argument holds records. The rule returns the layout of every output: Unknown for a case that it does not cover, and Merged for an output
-that combines several records. It raises Mixed, which refuses the program at once, for example if the operator pairs each record with every
-other record.
+`LayoutTracker` applies a rule to each call with an argument that holds records. The rule returns the layout of every output: Unknown for a
+case that it does not cover, and Merged for an output that combines several records. It raises Mixed to refuse the program at once, for
+example if the operator pairs each record with every other record.
 
-The table `RULES` is at the end of the file. The rules of operators that only move numbers are in `moves`. An operator that is not in the
+The rules of operators that only move numbers are in `moves`. The table `RULES` is at the end of this file. An operator that is not in the
 table has no rule, unless torch tags it as pointwise.
 """
 
@@ -28,8 +27,8 @@ from dpcli.train.isolation.layout import (
     Unknown,
     coefficient,
     dims_of,
-    fitting,
-    pair,
+    layout_in_shape,
+    require_same_dim,
 )
 
 Rule = Callable[[Call], Layouts]
@@ -44,19 +43,19 @@ def pointwise(call: Call) -> Layouts:
     Raises Mixed if the arguments hold the records along different dimensions.
     """
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
-        return Unknown(call.name) if call.name.endswith("backward") else call.merged("over the records")
+        return Unknown(call.name) if call.name.endswith("backward") else call.merged_layout("over the records")
     dim_count = max(tensor.dim() for tensor in call.tensors())
-    aligned = [layout.at(layout.dim + dim_count - tensor.dim()) for tensor, layout in call.rows()]
-    result = pair(aligned, call.name)
-    return call.everywhere(result) if all(layout == result for layout in aligned) else Unknown(call.name)
+    aligned = [layout.at(layout.dim + dim_count - tensor.dim()) for tensor, layout in call.record_arguments()]
+    result = require_same_dim(aligned, call.name)
+    return call.output_layouts(result) if all(layout == result for layout in aligned) else Unknown(call.name)
 
 
 def reduction(call: Call) -> Layouts:
     """Return the layouts of a reduction over the named dimensions, or over all if none is named. A reduction over the records merges."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:
-        return call.merged("over the records")
+        return call.merged_layout("over the records")
     if not call.values.get("keepdim", False):
         layout = layout.at(layout.dim - sum(dim < layout.dim for dim in dims))
     return [layout for _ in call.outputs]
@@ -89,30 +88,30 @@ def product(call: Call) -> Layouts:
         if not isinstance(layout, AlongRecords):
             continue
         if layout.dim == summed_dim:
-            return call.merged("over the records")
+            return call.merged_layout("over the records")
         layouts.append(layout)
-    result = pair(layouts, call.name)
+    result = require_same_dim(layouts, call.name)
     if any(layout != result for layout in layouts):
         return Unknown(call.name)
-    added = call.of("self") if "mat1" in call.values or "batch1" in call.values else None
+    added = call.layout_of_argument("self") if "mat1" in call.values or "batch1" in call.values else None
     return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
 
 
 def trailing_norm(call: Call) -> Layouts:
     """Return the layouts of a normalisation over the last dimensions, such as layer normalisation, and of its statistics."""
-    tensor, layout = call["input"], call.of("input")
+    tensor, layout = call["input"], call.layout_of_argument("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
     if layout.dim >= tensor.dim() - len(call["normalized_shape"]):
-        return call.merged("over the records")
-    return if_consistent(call, layout, call.everywhere(layout))
+        return call.merged_layout("over the records")
+    return if_consistent(call, layout, call.output_layouts(layout))
 
 
 def trailing_norm_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of a normalisation over the last dimensions."""
-    layout = call.one()[1]
+    layout = call.first_record_argument().layout
     if layout.dim >= call["input"].dim() - len(call["normalized_shape"]):
-        return call.merged("over the records")
+        return call.merged_layout("over the records")
     return gradient_layouts(call, layout)
 
 
@@ -121,22 +120,22 @@ def batch_first(call: Call) -> Layouts:
 
     Records along another dimension are not covered.
     """
-    layout = call.one()[1]
+    layout = call.first_record_argument().layout
     if layout.dim != 0 or not has_full_length(call):
         return Unknown(call.name)
-    return if_consistent(call, layout, call.everywhere(layout))
+    return if_consistent(call, layout, call.output_layouts(layout))
 
 
 def batch_first_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of a convolution or a group normalisation. They are covered as in `batch_first`."""
-    layout = call.one()[1]
+    layout = call.first_record_argument().layout
     if layout.dim != 0 or not has_full_length(call):
         return Unknown(call.name)
     return gradient_layouts(call, layout)
 
 
 def has_full_length(call: Call) -> bool:
-    """Check that the argument N of group normalisation, if there is one, is the length of the first dimension."""
+    """Return whether the argument N of group normalisation is the length of the first dimension. True for other operators."""
     return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
 
 
@@ -146,23 +145,26 @@ def gradient_layouts(call: Call, layout: AlongRecords) -> Layouts:
     The result is Unknown if `if_consistent` refuses the arguments.
     """
     input_gradient, *weight_gradients = call.outputs
-    result: list[Layout] = [fitting(input_gradient, layout), *(call.merged("over the records") for _ in weight_gradients)]
+    result: list[Layout] = [
+        layout_in_shape(input_gradient, layout),
+        *(call.merged_layout("over the records") for _ in weight_gradients),
+    ]
     return if_consistent(call, layout, result)
 
 
 def if_consistent(call: Call, layout: AlongRecords, result: list[Layout]) -> Layouts:
     """Return the result if all arguments that hold records have the layout and no weight holds records; Unknown otherwise."""
-    weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
-    return result if not weights and call.agreed(layout) else Unknown(call.name)
+    weights_hold_records = any(isinstance(call.layout_of_argument(name), AlongRecords) for name in ("weight", "bias"))
+    return result if not weights_hold_records and call.records_agree_on(layout) else Unknown(call.name)
 
 
 def pooling(call: Call) -> Layouts:
     """Return the layouts of an operator that pools, pads or resamples over its last dimensions. Its name has their number, as in 2d."""
-    tensor, layout = call.one()
+    tensor, layout = call.first_record_argument()
     spatial = re.search(r"([123])d", call.name)
     if spatial is None or layout.dim >= tensor.dim() - int(spatial[1]):
         return Unknown(call.name)
-    return if_consistent(call, layout, call.everywhere(layout))
+    return if_consistent(call, layout, call.output_layouts(layout))
 
 
 def batch_norm(call: Call) -> Layouts:
@@ -171,19 +173,19 @@ def batch_norm(call: Call) -> Layouts:
     In training it uses statistics of the batch and treats each channel (dimension 1) separately. Records along any other dimension then
     merge. With running statistics it treats each number separately.
     """
-    layout = call.of("input")
+    layout = call.layout_of_argument("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
     trains_by_name = call.name != "_batch_norm_no_update" and not call.name.endswith("no_training")
     if call.values.get("training", trains_by_name) and layout.dim != 1:
-        return call.merged("over the records")
+        return call.merged_layout("over the records")
     normalised, *statistics = call.outputs
     along_channels = AlongRecords(0, layout.outer, layout.inner)
     for name in ("weight", "bias", "running_mean", "running_var"):
-        of_channels = call.of(name)
-        if isinstance(of_channels, AlongRecords) and (layout.dim != 1 or of_channels != along_channels):
+        channel_layout = call.layout_of_argument(name)
+        if isinstance(channel_layout, AlongRecords) and (layout.dim != 1 or channel_layout != along_channels):
             return Unknown(call.name)
-    return [fitting(normalised, layout), *(fitting(statistic, along_channels) for statistic in statistics)]
+    return [layout_in_shape(normalised, layout), *(layout_in_shape(statistic, along_channels) for statistic in statistics)]
 
 
 def batch_norm_backward(call: Call) -> Layouts:
@@ -192,32 +194,32 @@ def batch_norm_backward(call: Call) -> Layouts:
     The gradients of weight and bias are sums over all records, unless the records are along the channels. Gradients in training, of records
     along another dimension, are not covered: `batch_norm` merged such records.
     """
-    layout = call.of("input") or call.of("grad_out")
+    layout = call.layout_of_argument("input") or call.layout_of_argument("grad_out")
     if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
         return Unknown(call.name)
     input_gradient, *weight_gradients = call.outputs
-    channels: Layout = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged("over the records")
-    return [fitting(input_gradient, layout), *(channels for _ in weight_gradients)]
+    channels: Layout = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged_layout("over the records")
+    return [layout_in_shape(input_gradient, layout), *(channels for _ in weight_gradients)]
 
 
 def embedding(call: Call) -> Layouts:
     """Return the layout of rows that were looked up in a shared table. A table that holds records is not covered."""
-    layout = call.of("indices")
-    if not isinstance(layout, AlongRecords) or isinstance(call.of("weight"), AlongRecords):
+    layout = call.layout_of_argument("indices")
+    if not isinstance(layout, AlongRecords) or isinstance(call.layout_of_argument("weight"), AlongRecords):
         return Unknown(call.name)
     return layout
 
 
 def embedding_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a shared table, which is a sum over all records."""
-    return [call.merged("over the records") for _ in call.outputs]
+    return [call.merged_layout("over the records") for _ in call.outputs]
 
 
 def likelihood(call: Call) -> Layouts:
     """Return the layouts of negative log-likelihood losses and their total weight (0 without reduction), or of the gradient."""
     if call["reduction"] != NOT_REDUCED:
-        return call.merged("over the records")
-    layout = call.of("self")
+        return call.merged_layout("over the records")
+    layout = call.layout_of_argument("self")
     if not isinstance(layout, AlongRecords) or layout.dim != 0:
         return Unknown(call.name)
     result: list[Layout] = [layout, *(SHARED for _ in call.outputs[1:])]
@@ -229,12 +231,12 @@ def attention(call: Call) -> Layouts:
 
     Attention treats each index of the first two dimensions separately. Records along T or d merge.
     """
-    layout = call.one()[1]
+    layout = call.first_record_argument().layout
     if layout.dim > 1:
-        return call.merged("over the records")
-    if any(not isinstance(call.of(name), AlongRecords) for name in ("query", "key", "value")):
+        return call.merged_layout("over the records")
+    if any(not isinstance(call.layout_of_argument(name), AlongRecords) for name in ("query", "key", "value")):
         return Unknown(call.name)  # the operator requires equal batch sizes, and does not check them
-    result = [fitting(output, layout) for output in call.outputs]
+    result = [layout_in_shape(output, layout) for output in call.outputs]
     mask = call.values.get("attn_mask", call.values.get("attn_bias"))
     if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.layout_of(mask), AlongRecords):
         return Unknown(call.name)
@@ -243,7 +245,7 @@ def attention(call: Call) -> Layouts:
 
 def recurrent(call: Call) -> Layouts:
     """Return the layouts of one recurrent layer on a tensor (T, B, d), and of its states. Packed sequences are not covered."""
-    layout = call.of("input")
+    layout = call.layout_of_argument("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
     _, *states = call.outputs
@@ -252,7 +254,7 @@ def recurrent(call: Call) -> Layouts:
 
 def recurrent_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of the input, of four weights and of two states of a recurrent layer."""
-    layout = call.of("input")
+    layout = call.layout_of_argument("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
     _, *weights, hidden, cell = call.outputs
@@ -260,14 +262,14 @@ def recurrent_backward(call: Call) -> Layouts:
     return [layout, *merged, layout.at(max(0, hidden.dim() - 2)), layout.at(max(0, cell.dim() - 2))]
 
 
-def never(call: Call) -> Layouts:
+def mixing(call: Call) -> Layouts:
     """Raise Mixed, for an operator that combines records with any arguments."""
     raise Mixed(f"{call.name} over the records")
 
 
 # The names of the operators that each rule covers.
 NAMES: dict[Rule, str] = {
-    moves.unchanged: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
+    moves.elementwise_move: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
     "native_dropout_backward _conj _neg_view resolve_conj resolve_neg",
     moves.view: "view _unsafe_view reshape view_copy flatten unflatten",
     moves.expand: "expand expand_copy",
@@ -324,7 +326,7 @@ NAMES: dict[Rule, str] = {
     "reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward replication_pad2d_backward",
     recurrent: "mkldnn_rnn_layer",
     recurrent_backward: "mkldnn_rnn_layer_backward",
-    never: "randperm",
+    mixing: "randperm",
 }
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 

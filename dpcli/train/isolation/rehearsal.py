@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
+from dpcli.train.engine.choice import TRIED, check_losses, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.method import Loss, no_validation_by_default, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.vectorised import one_example
-from dpcli.train.isolation.kept_state import state
-from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, double, drawn_as, has_floats, scale_numbers
+from dpcli.train.isolation.kept_state import reachable_state
+from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, draw_kind, has_floats, scale_numbers, to_double
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
@@ -39,27 +39,27 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
 
     Raises InputError if the program combines records, changes state in a forward pass, or fails on synthetic records.
     """
-    state_before = state(model, loss)
+    state_before = reachable_state(model, loss)
     program = analyze(copy_of(model), loss, draw(2))
-    state_before.require_same(state(model, loss))
+    state_before.require_same(reachable_state(model, loss))
     program = replace(program, numbers=kind_of_numbers(copy_of(model), loss, draw))
-    draw = drawn_as(program.numbers, draw)
+    draw = draw_kind(program.numbers, draw)
     try:
-        try_records(copy_of(model).double(), loss, lambda count: double(draw(count)), program)
+        try_records(copy_of(model).double(), loss, lambda count: to_double(draw(count)), program)
     except InputError:
         raise
     except Exception:  # the program may run in its own precision only
         try_in_own_precision(model, loss, draw, program)
-    state_before.require_same(state(model, loss))
+    state_before.require_same(reachable_state(model, loss))
     require_no_memory(model, loss, draw, program)
     return program
 
 
 def kind_of_numbers(model: nn.Module, loss: Loss, draw: Draw) -> NumberKind:
-    """Return the first kind of floating-point numbers for which no scale raises an error, and the losses at the first scale are finite.
+    """Return the first kind of numbers on which the program runs without an error, at every scale, and with finite losses at the first.
 
-    A program may need positive numbers, as a logarithm does, or numbers in a unit interval, as probabilities are. If no kind gives finite
-    losses, the result is the first kind that raises no error, or else the first kind of all.
+    A program may need positive numbers, as a logarithm does, or numbers in the unit interval, as probabilities are. If no kind gives finite
+    losses, the result is the first kind without an error. If every kind raises an error, it is the first kind of `KINDS`.
 
     Args:
         model: Copy of the model. Its attributes may change.
@@ -69,7 +69,7 @@ def kind_of_numbers(model: nn.Module, loss: Loss, draw: Draw) -> NumberKind:
         for kind in KINDS:
             with suppress(Exception), torch.enable_grad():  # the program may raise any error
                 scales = kind.scales if has_floats(draw(1)) else (1.0,)
-                batches = [scale_numbers(drawn_as(kind, draw)(FEW), scale) for scale in scales]
+                batches = [scale_numbers(draw_kind(kind, draw)(FEW), scale) for scale in scales]
                 losses = [per_example_losses(model, loss, batch, FEW) for batch in batches]
                 if bool(losses[0].isfinite().all()):
                     return kind
@@ -107,13 +107,13 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
         for _ in range(TRIED):
             record, seed = draw(1), secrets.randbits(SEED_BITS)
             gradient = gradient_after([], copy_of(model), loss, record, seed)
-            length = math.hypot(*(float(g.norm()) for g in gradient.values()))
-            if length > 0.0:  # a record may have no loss, such as one whose label marks padding
+            norm = math.hypot(*(float(g.norm()) for g in gradient.values()))
+            if norm > 0.0:  # a record may have no loss, such as one whose label marks padding
                 break
         earlier_records = [scale_numbers(draw(1), scale) for scale in program.numbers.scales]
         later_gradient = gradient_after(earlier_records, copy_of(model), loss, record, seed)
     difference = math.hypot(*(float((later_gradient[name] - g).norm()) for name, g in gradient.items()))
-    if math.isfinite(length) and not difference <= tolerance * length:
+    if math.isfinite(norm) and not difference <= tolerance * norm:
         raise InputError(
             "model: expected a gradient of each record that depends on it alone, found one that depends on records processed before it; "
             "the backward pass and its hooks must keep no state that enters a gradient"
@@ -133,7 +133,8 @@ def gradient_after(earlier_records: Sequence[Batch], model: nn.Module, loss: Los
             with suppress(Exception):  # a loss may reject such numbers; the part of the program before the error has run
                 gradient_of(earlier, secrets.randbits(SEED_BITS))
         gradients = gradient_of(record, seed)
-    return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
+    missing = {name: torch.zeros_like(parameters[name])[None] for name in parameters if name not in gradients}
+    return {**missing, **{name: rows.values for name, rows in gradients.items()}}
 
 
 def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
@@ -147,16 +148,18 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     tolerance = max(tolerance, tolerance_of(model))
     usual_count = batch_size_for(model, draw(1))
     with shift_parameters(model), restored_generators(model):
-        state_before = state(model, loss)
+        state_before = reachable_state(model, loss)
         with no_validation_by_default():
             loss(model, draw(2))
-        state_before.require_same(state(model, loss))  # checked before `check` sets torch's seed, which is a part of it
+        state_before.require_same(
+            reachable_state(model, loss)
+        )  # checked before `check_losses` sets torch's seed, which is a part of it
         for round_number in range(ROUNDS):
             count = LARGER_BATCH_SIZE if round_number == 1 and not program.complete else usual_count
             for scale in program.numbers.scales if has_floats(draw(1)) else (1.0,):
                 records = scale_numbers(draw(count), scale)
-                check(model, loss, records, secrets.randbits(SEED_BITS), tolerance, program.doubt)
-                state_before.require_same(state(model, loss))
+                check_losses(model, loss, records, secrets.randbits(SEED_BITS), tolerance, program.doubt)
+                state_before.require_same(reachable_state(model, loss))
 
 
 def batch_size_for(model: nn.Module, record: Batch) -> int:

@@ -39,17 +39,17 @@ KINDS = (
 )
 
 
-def drawn_as(kind: NumberKind, draw: Draw) -> Draw:
+def draw_kind(kind: NumberKind, draw: Draw) -> Draw:
     """Return a function that draws records with numbers of a kind, given a function that draws standard normal numbers."""
-    return lambda count: as_kind(kind, draw(count))
+    return lambda count: convert_to_kind(kind, draw(count))
 
 
-def as_kind(kind: NumberKind, batch: Batch) -> Batch:
+def convert_to_kind(kind: NumberKind, batch: Batch) -> Batch:
     """Return the batch with numbers of a kind in place of its floating-point numbers, which must be standard normal."""
     return tree_map(lambda leaf: kind.of_normal(leaf) if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
-def double(batch: Batch) -> Batch:
+def to_double(batch: Batch) -> Batch:
     """Return the batch with its floating-point numbers in double precision."""
     return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 

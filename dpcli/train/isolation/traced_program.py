@@ -71,27 +71,12 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
         InputError: An operator combines records, the program does not return one loss for each record, a branch depends on the number of
             records, or the program writes to state that outlives the call.
     """
-    findings, stack = IsolationFindings(), ["loss"]
+    findings = IsolationFindings()
     environment = Shapes(findings)
-    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))
-    errors, complete = ReadRecorder(findings), True
-    fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    try:
-        with dense_embeddings(model), tracked_modules(model, stack), fake, enable_python_dispatcher(), errors, tracker:
-            step(model, loss, batch_like(like, tracker), tracker)
-    except InputError:
-        if not findings.doubts:
-            raise
-        complete = False
-    except Exception as problem:
-        # The cause is usually that fake tensors have no numbers. A faulty program fails again later, on synthetic records.
-        findings.doubts.append(f"{type_and_place(problem)}, on tensors without numbers")
-        complete = False
+    complete = follow(model, loss, like, environment, findings)
     if findings.refusal is not None:
         raise findings.refusal
     environment.require_any_size()
-    if complete:
-        findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names)
     return Program(
         doubt=findings.doubts[0] if findings.doubts else None,
         complete=complete,
@@ -99,6 +84,30 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
         random=findings.random or not complete or any(map(drops_between_layers, model.modules())),
         mapped=not (findings.custom_operators or has_vmap_rules()),
     )
+
+
+def follow(model: nn.Module, loss: Loss, like: Batch, environment: Shapes, findings: IsolationFindings) -> bool:
+    """Follow a program operator by operator, and add what is found to the findings. Return whether it was followed to its end.
+
+    Raises InputError if the program does not return one loss for each record, unless there was a reason for doubt before.
+    """
+    stack = ["loss"]
+    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))
+    errors = ReadRecorder(findings)
+    fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    try:
+        with dense_embeddings(model), tracked_modules(model, stack), fake, enable_python_dispatcher(), errors, tracker:
+            step(model, loss, batch_like(like, tracker), tracker)
+    except InputError:
+        if not findings.doubts:
+            raise
+        return False
+    except Exception as problem:
+        # The cause is usually that fake tensors have no numbers. A faulty program fails again later, on synthetic records.
+        findings.doubts.append(f"{type_and_place(problem)}, on tensors without numbers")
+        return False
+    findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names)
+    return True
 
 
 def drops_between_layers(module: nn.Module) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
-from dpcli.train.engine.draws import REMEDY, draws
+from dpcli.train.engine.draws import REMEDY, draws_numbers
 from dpcli.train.isolation.layout import (
     PAIRED,
     SHARED,
@@ -31,9 +31,9 @@ from dpcli.train.isolation.layout import (
     Shared,
     Unknown,
     coefficient,
-    consistent,
     has_records_at,
     is_symbolic,
+    layout_if_consistent,
     leaves,
 )
 from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, Rule, pointwise
@@ -114,9 +114,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that tracks for every tensor along which dimension it holds records.
 
     Args:
-        findings: Findings, to which the mode adds.
+        findings: Findings about the program. The mode adds to them.
+        size: Symbol for the batch size.
         running_module: Function that returns the name of the running module.
-        names: Names, by identity, of tensors that outlive the call. The program must not write to them.
+        names: Names of the tensors that outlive a call of the program, by identity. The program must not write to them.
     """
 
     def __init__(
@@ -142,12 +143,23 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         values = bind_arguments(func, args, kwargs)
         self.require_unwritten(func, values)
         self.require_no_loop(name, values)
+        # A constant is a tensor that existed before the call, so that it is not fake, and needs no gradient.
+        reads_number = name == "_local_scalar_dense"
+        reads_constant = reads_number and not isinstance(values["self"], FakeTensor) and not values["self"].requires_grad
         try:
-            reads_constant = name == "_local_scalar_dense" and is_constant(values["self"])
             result = number_in(values["self"]) if reads_constant else func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
-            raise self.unfollowed("a branch or a shape depends on values") from None
-        outputs = list(leaves(result if isinstance(result, list | tuple) else [result]))
+            raise self.add_doubt("a branch or a shape depends on values") from None
+        self.track(func, values, list(leaves(result if isinstance(result, list | tuple) else [result])))
+        return result
+
+    def track(self, func: Any, values: Mapping[str, Any], outputs: list[Tensor]) -> None:
+        """Store the layouts of an operator's outputs, and of the tensors to which it wrote. Raises InputError if it combines records.
+
+        Args:
+            values: Arguments of the operator, by their names in its schema.
+        """
+        name = func.overloadpacket.__name__
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
         readable = {key: value for key, value in values.items() if key != OPAQUE.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)
@@ -156,29 +168,28 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             layouts = self.result_layouts(func, call)
         except Mixed as mixed:
-            raise self.refuse(str(mixed)) from None
-        by_output = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
-        for output, layout in zip(outputs, by_output, strict=True):
-            self.store(output, consistent(output, layout, plain_name))
+            raise self.refuse_mixing(str(mixed)) from None
+        layout_list = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
+        for output, layout in zip(outputs, layout_list, strict=True):
+            self.store(output, layout_if_consistent(output, layout, plain_name))
         self.write(plain_name, targets, layouts if isinstance(layouts, list) else [layouts])
-        return result
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
         """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
         if name == "unbind" or (name in SPLITTING and not is_symbolic(values["split_size"])):
             layout = self.layout_of(values["self"])
             if isinstance(layout, AlongRecords) and layout.dim == values["dim"] % values["self"].dim():
-                raise self.unfollowed(f"{name} loops over the records")
+                raise self.add_doubt(f"{name} loops over the records")
 
-    def unfollowed(self, reason: str) -> Unfollowed:
-        """Record a doubt, and return it as an exception to raise."""
+    def add_doubt(self, reason: str) -> Unfollowed:
+        """Record a reason for doubt, and return the exception that ends the analysis."""
         self.findings.doubt(reason)
         return Unfollowed(reason)
 
     def record_properties(self, func: Any, call: Call) -> None:
         """Record whether the operator is torch's own, whether it is random, and how precise its outputs are."""
         self.findings.custom_operators |= func.namespace not in TORCH_NAMESPACES
-        self.findings.random |= draws(func, (), dict(call.values))
+        self.findings.random |= draws_numbers(func, (), dict(call.values))
         for output in call.outputs:
             if output.is_floating_point():
                 self.findings.coarsest = max(self.findings.coarsest, float(torch.finfo(output.dtype).eps))
@@ -192,8 +203,8 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if stored is not None and stored.overwritten is not None:
             return stored.overwritten
         # An assignment to tensor.data replaces the storage without an operator.
-        moved = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
-        layout: Layout | None = None if moved else self.recorded_layouts.get(tensor)
+        is_replaced = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
+        layout: Layout | None = None if is_replaced else self.recorded_layouts.get(tensor)
         if layout is None and stored is not None and stored.shape == tuple(tensor.shape):
             layout = stored.layout
         if layout is None:
@@ -220,29 +231,30 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Raises Mixed if the call combines records with numbers that depend on several of them, or its rule raises it.
         """
         arguments = [*map(self.layout_of, call.tensors())]
-        in_shape, in_numbers = batch_size_uses(func, call.values)
+        batch_size = batch_size_uses(func, call.values)
         uses_shape_only = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
-        if not in_numbers and uses_shape_only and len(arguments) == 1:
+        if not batch_size.in_numbers and uses_shape_only and len(arguments) == 1:
             return [self.created(call, output) for output in call.outputs]
         unknown = [layout for layout in arguments if isinstance(layout, Unknown)]
         if unknown:
             return unknown[0]
-        rows = [layout for layout in arguments if isinstance(layout, AlongRecords | RecordIndices)]
+        record_layouts = [layout for layout in arguments if isinstance(layout, AlongRecords | RecordIndices)]
         merged = [layout for layout in arguments if isinstance(layout, Merged)]
-        if call.name == "arange" and not rows and not merged and (in_shape or in_numbers):
-            return indices_layout(call)
-        if merged or in_numbers:
+        if call.name == "arange" and not record_layouts and not merged and (batch_size.in_shape or batch_size.in_numbers):
+            counts_from_zero = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
+            return RecordIndices(0) if counts_from_zero and counts_records(call.outputs[0], 0) else Unknown("arange")
+        if merged or batch_size.in_numbers:
             how = merged[0].how if merged else f"{call.name} with the number of records"
-            if rows:
+            if record_layouts:
                 raise Mixed(how)
             return Merged(how)
-        if not rows:
+        if not record_layouts:
             return self.layouts_without_records(call)
-        if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in INDEXING:
+        if call.name not in INDEXING and any(isinstance(layout, RecordIndices) for layout in record_layouts):
             return self.index_layout(call)
-        if in_shape and call.name not in SIZED:
+        if batch_size.in_shape and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
-        return mark_differing(rule_of(func, call.name)(call), rows)
+        return mark_differing(rule_of(func, call.name)(call), record_layouts)
 
     def layouts_without_records(self, call: Call) -> Layouts:
         """Return the layout of each output of a call whose arguments hold no records. An output may still be as long as the batch."""
@@ -259,7 +271,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dims = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
         if not dims:
             return SHARED
-        for _, layout in call.rows():
+        for _, layout in call.record_arguments():
             if dims == [layout.dim] and has_records_at(output, layout):
                 return replace(layout, identical=False)
         times = coefficient(output.shape[dims[0]])
@@ -283,9 +295,9 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in written_tensors(func, values):
             if not isinstance(tensor, FakeTensor):
                 name = self.names.get(id(tensor), "a tensor that outlives it")
-                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
+                raise self.refuse_write(f"{func.overloadpacket.__name__}, which writes to {name}")
             if storage_of(tensor)._cdata in self.batch_storages:
-                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
+                raise self.refuse_write(f"{func.overloadpacket.__name__}, which writes to the batch")
 
     def write(self, name: str, targets: Sequence[tuple[Tensor, Layout]], layouts: Sequence[Layout]) -> None:
         """Update the layouts of storages after a write. A write to a view counts as a write to the whole storage.
@@ -306,22 +318,34 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif moves_records or reaches_records:
                 stored.overwritten = Unknown(name)
 
-    def refuse(self, operation: str, state: bool = False) -> InputError:
-        """Record an error and return it. The first error is the verdict, even if the user's code catches it.
+    def refuse_mixing(self, operation: str) -> InputError:
+        """Record that an operator combines records, and return the error to raise.
 
         Args:
-            operation: Description of the operator that combines records or writes.
-            state: Whether the operator writes to a tensor that outlives the call.
+            operation: Description of the operator, with its line if it is not the one that is running.
         """
-        place, line = self.running_module(), own_line()
+        line = own_line()
         if line and line not in operation:
             merged_earlier = " at " in operation
             operation += f", whose result is combined with records at {line}" if merged_earlier else f" at {line}"
-        if state:
-            message = f"{place}: expected a forward that writes to no state, found {operation}; compute the tensor before training instead"
-        else:
-            result, advice = "a loss" if place == "loss" else "an output", REMEDY if PAIRED in operation else ADVICE
-            message = f"{place}: expected {result} for each example that depends on it alone, found {operation}; {advice}"
+        place, advice = self.running_module(), REMEDY if PAIRED in operation else ADVICE
+        result = "a loss" if place == "loss" else "an output"
+        return self.record_refusal(
+            f"{place}: expected {result} for each example that depends on it alone, found {operation}; {advice}"
+        )
+
+    def refuse_write(self, operation: str) -> InputError:
+        """Record that an operator writes to a tensor that outlives the call, and return the error to raise."""
+        line = own_line()
+        if line and line not in operation:
+            operation += f" at {line}"
+        return self.record_refusal(
+            f"{self.running_module()}: expected a forward that writes to no state, found {operation}; "
+            "compute the tensor before training instead"
+        )
+
+    def record_refusal(self, message: str) -> InputError:
+        """Record an error, unless there was an earlier one, and return the first. It is the verdict even if the user's code catches it."""
         self.findings.refusal = self.findings.refusal or InputError(message)
         return self.findings.refusal
 
@@ -342,9 +366,9 @@ def least_favourable(layouts: Sequence[Layout]) -> Layout:
     return SHARED
 
 
-def mark_differing(layouts: Layouts, rows: Sequence[Layout]) -> Layouts:
+def mark_differing(layouts: Layouts, arguments: Sequence[Layout]) -> Layouts:
     """Return the layouts of the results. A result counts as differing between records if an argument differs between records."""
-    if all(isinstance(layout, AlongRecords) and layout.identical for layout in rows):
+    if all(isinstance(layout, AlongRecords) and layout.identical for layout in arguments):
         return layouts
     if isinstance(layouts, list):
         return [differing(layout) for layout in layouts]
@@ -366,21 +390,10 @@ def counts_records(output: Tensor, dim: int) -> bool:
     return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
 
 
-def is_constant(tensor: Tensor) -> bool:
-    """Return whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
-    return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
-
-
 def number_in(constant: Tensor) -> Any:
     """Return the number that a constant with one entry holds."""
     with without_dispatch_modes():
         return constant.item()
-
-
-def indices_layout(call: Call) -> Layout:
-    """Return the layout of the output of arange whose arguments depend on the batch size."""
-    is_plain = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
-    return RecordIndices(0) if is_plain and counts_records(call.outputs[0], 0) else Unknown("arange")
 
 
 def rule_of(func: Any, name: str) -> Rule:
@@ -414,8 +427,20 @@ def bind_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
 
 
-def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether an operator's shape arguments depend on the batch size, and whether its other numbers do."""
+class BatchSizeUses(NamedTuple):
+    """The arguments of an operator that depend on the batch size.
+
+    Attributes:
+        in_shape: Whether a length of the output does.
+        in_numbers: Whether another number does.
+    """
+
+    in_shape: bool
+    in_numbers: bool
+
+
+def batch_size_uses(func: Any, values: Mapping[str, Any]) -> BatchSizeUses:
+    """Return which arguments of a call depend on the batch size."""
     in_shape = in_numbers = False
     for argument in func._schema.arguments:
         value = values.get(argument.name)
@@ -425,4 +450,4 @@ def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
                 in_shape = True
             else:
                 in_numbers = True
-    return in_shape, in_numbers
+    return BatchSizeUses(in_shape, in_numbers)

@@ -18,7 +18,7 @@ from dpcli.train.engine.method import trained_parameters
 from dpcli.train.loop.marks import (
     COPIED_NUMBERS,
     REGISTERED,
-    Itself,
+    Identity,
     TensorValue,
     attributes,
     class_marks,
@@ -54,8 +54,8 @@ class Guard:
     """A comparison of a run's state with its state at the start and after the last step.
 
     The weights and the optimizer state must be as the last step left them. Everything else must be as it was at the start. Objects are
-    compared by their marks (`marks`). To save time, records and frozen tensors of at least `COPIED_NUMBERS` numbers are compared by
-    identity and torch's count of writes before each step, and by value at the end only.
+    compared by their marks (`marks`). To save time, the values of records, and of frozen tensors of at least `COPIED_NUMBERS` numbers, are
+    compared at the end only. Before each step, their identity and torch's count of writes are compared.
 
     Attributes:
         modes: Whether each module was in training mode at the start, and not in evaluation mode. Every step runs in these modes.
@@ -138,7 +138,7 @@ class Guard:
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
         for number, (key, state) in enumerate(self.optimizer.state.items()):
-            yield f"the optimizer's state [{number}]: its parameter", Itself(key)
+            yield f"the optimizer's state [{number}]: its parameter", Identity(key)
             yield from marks_of(f"the optimizer's state [{number}]", state, known)
 
     def _constant_marks(self) -> Iterator[tuple[str, object]]:
@@ -148,7 +148,7 @@ class Guard:
         known = {id(value) for value in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
         for name, module in modules.items():
             order = [tuple(vars(module)[key]) for key in REGISTERED]
-            yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)), order)
+            yield f"the module {name or 'itself'}", (Identity(module), Identity(type(module)), order)
             yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
         classes = dict.fromkeys(base for module in modules.values() for base in type(module).__mro__)
         for cls in classes:
@@ -163,7 +163,7 @@ class Guard:
         for key, value in global_module_hooks().items():
             yield from marks_of(f"torch's {key.strip('_')}", value)
         for number, leaf in enumerate(tree_leaves(self.records)):
-            yield f"the records [{number}]", (Itself(leaf), version(leaf), leaf.data_ptr())
+            yield f"the records [{number}]", (Identity(leaf), version(leaf), leaf.data_ptr())
 
     def _frozen_mark(self, tensor: Tensor) -> object:
         """Return the mark of a tensor that is not trained. A large one is read again only if torch counted a write or it moved."""

@@ -35,13 +35,13 @@ REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module w
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Itself:
+class Identity:
     """A mark by identity. It holds a reference to the object, so that no later object can get the same address."""
 
     marked: object
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Itself and other.marked is self.marked
+        return type(other) is Identity and other.marked is self.marked
 
     def __hash__(self) -> int:
         return id(self.marked)
@@ -89,10 +89,10 @@ def _bits(tensor: Tensor) -> Tensor:
 
     For a large tensor, the integers form a table. Return the sums of its rows and of its columns, and the integers after its last row.
     """
-    kind = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
+    integer_type = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
     if tensor.is_complex() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    bits = tensor.detach().contiguous().reshape(-1).view(kind)
+    bits = tensor.detach().contiguous().reshape(-1).view(integer_type)
     if len(bits) < COPIED_NUMBERS:
         return bits.clone()
     table = bits[: len(bits) // COLUMNS * COLUMNS].view(-1, COLUMNS)
@@ -103,14 +103,14 @@ def _bits(tensor: Tensor) -> Tensor:
 @singledispatch
 def mark(value: Any) -> object:
     """Return the mark of a value without its parts. By default a value is marked by identity."""
-    return Itself(value)
+    return Identity(value)
 
 
 @mark.register
 def _tensor_mark(value: Tensor) -> object:
     """Return the tensor by identity, its numbers, and torch's count of writes if the numbers cannot be read."""
     content = numbers(value)
-    return Itself(value), content, version(value) if content.bits is None else None
+    return Identity(value), content, version(value) if content.bits is None else None
 
 
 @mark.register
@@ -162,19 +162,19 @@ def parts(value: Any) -> Iterable[tuple[str, Any]]:
 
 @parts.register
 def _mapping_parts(value: Mapping) -> Iterable[tuple[str, Any]]:  # type: ignore[type-arg]
-    for place, (key, part) in enumerate(value.items()):
+    for index, (key, part) in enumerate(value.items()):
         if type(key) in (str, int):
             yield f"[{key!r}]", part
         else:
-            yield f"[key {place}]", part
-            yield f"'s key {place}", key
+            yield f"[key {index}]", part
+            yield f"'s key {index}", key
 
 
 @parts.register(list)
 @parts.register(tuple)
 @parts.register(deque)
 def _sequence_parts(value: Any) -> Iterable[tuple[str, Any]]:
-    return ((f"[{place}]", part) for place, part in enumerate(value))
+    return ((f"[{index}]", part) for index, part in enumerate(value))
 
 
 def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
@@ -184,7 +184,7 @@ def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth
         known: Ids of objects whose content the guard compares elsewhere. They are marked by identity alone.
     """
     if id(value) in known:
-        yield name, Itself(value)
+        yield name, Identity(value)
         return
     yield name, mark(value)
     if depth < DEEPEST_NESTING:
@@ -213,7 +213,7 @@ def class_marks(cls: type) -> Iterator[tuple[str, object]]:
     name = f"the class {cls.__qualname__}"
     values = {key: value for key, value in vars(cls).items() if not key.startswith("__") or key in SPECIAL_METHODS}
     functions = {key: value for key, value in values.items() if type(value) is FunctionType}
-    yield f"{name}: methods", {key: (value, value.__code__, Itself(value.__defaults__)) for key, value in functions.items()}
+    yield f"{name}: methods", {key: (value, value.__code__, Identity(value.__defaults__)) for key, value in functions.items()}
     yield from attributes(name, values, functions.keys(), frozenset())
 
 
@@ -221,8 +221,8 @@ def every_module(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield each module of a model once, with a name that gives its position in the model."""
     visited: set[int] = set()
     waiting: list[tuple[str, nn.Module]] = [("", model)]
-    for place, root in waiting:  # the list grows in the loop, when modules are found in attributes
-        for name, module in root.named_modules(prefix=place):
+    for prefix, root in waiting:  # the list grows in the loop, when modules are found in attributes
+        for name, module in root.named_modules(prefix=prefix):
             if id(module) in visited:
                 continue
             visited.add(id(module))
@@ -241,10 +241,14 @@ def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     return dict(tensors.values())
 
 
-def _modules_in(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules in a value and in nested containers. `above` contains the ids of the containers around the value."""
+def _modules_in(name: str, value: Any, outer: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules in a value and in nested containers, each with its name.
+
+    Args:
+        outer: Ids of the containers around the value.
+    """
     if isinstance(value, nn.Module):
         yield name, value
-    elif id(value) not in above and len(above) < DEEPEST_NESTING:
+    elif id(value) not in outer and len(outer) < DEEPEST_NESTING:
         for key, part in parts(value):
-            yield from _modules_in(f"{name}{key}", part, above | {id(value)})
+            yield from _modules_in(f"{name}{key}", part, outer | {id(value)})

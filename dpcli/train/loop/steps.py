@@ -86,7 +86,7 @@ def begin(
     trainer = run.prepared.trainer
     try:
         guard = Guard(trainer.model, optimizer, trainer.records)
-        trainer.gradients.checked(run.prepared.synthetic_batch(), 0)
+        trainer.gradients.checked_sums(run.prepared.synthetic_batch(), 0)
         guard.require_unchanged()
     except BaseException as problem:
         run.give_back(problem)
@@ -136,9 +136,9 @@ class LoopSteps:
 
     @property
     def noised(self) -> int:
-        """Return the number of steps that drew noise. An interrupted step counts, and so does a gradient that was not used yet."""
-        in_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
-        return self.taken + 1 if in_step and self.run.charge.started else self.taken
+        """Return the number of steps that drew noise. A step that is not complete counts, even if it was interrupted."""
+        is_in_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
+        return self.taken + 1 if is_in_step and self.run.charge.started else self.taken
 
     def draw(self) -> int:
         """Draw the sample of the next step, and return the number of the step, from 1.
@@ -147,10 +147,10 @@ class LoopSteps:
             StopIteration: All steps were taken.
             InputError: The call is out of order.
         """
-        self._begin(LoopPhase.IDLE)
-        with self._breaking():
+        self._enter_busy(LoopPhase.IDLE)
+        with self._break_off_on_error():
             self.sample = next(self.samples, None)
-            self._end(LoopPhase.IDLE if self.sample is None else LoopPhase.DRAWN)
+            self._leave_busy(LoopPhase.IDLE if self.sample is None else LoopPhase.DRAWN)
         if self.sample is None:
             raise StopIteration
         return self.taken + 1
@@ -164,22 +164,22 @@ class LoopSteps:
         Raises:
             InputError: The call is out of order, the batch is not the last one, or the state of the run changed.
         """
-        self._require(LoopPhase.DRAWN)
+        self._require_phase(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(
                 f"step: expected batch {self.taken + 1}, which was drawn last, found {number or 'an object of another class'}"
             )
         require_plain_modes(self.guard.model)
-        self._begin(LoopPhase.DRAWN)
+        self._enter_busy(LoopPhase.DRAWN)
         sample, trainer = self.sample, self.run.prepared.trainer
         assert sample is not None
-        with self._breaking():
+        with self._break_off_on_error():
             self._require_no_hooks()
             self.guard.require_unchanged()
             with self.guard.initial_modes(), torch.enable_grad():
                 trainer.backward(sample.records, sample.noise, sample.expected_batch)
             self.gradients = {name: value.detach().clone() for name, value in self._gradients() if value is not None}
-            self._end(LoopPhase.NOISED)
+            self._leave_busy(LoopPhase.NOISED)
 
     def apply(self) -> None:
         """Step the optimizer with the noisy gradient.
@@ -187,7 +187,7 @@ class LoopSteps:
         Raises:
             InputError: The state of the run changed, or the optimizer does not call the hooks of `watch`. The run then breaks off.
         """
-        with self._breaking():
+        with self._break_off_on_error():
             self.guard.optimizer.step()
         if self.phase is not LoopPhase.IDLE:
             self.phase = LoopPhase.BROKEN
@@ -195,8 +195,8 @@ class LoopSteps:
 
     def watch(self) -> Iterator[Callable[[], None]]:
         """Register hooks before and after every step of the optimizer, and yield functions that remove them."""
-        yield self.guard.optimizer.register_step_pre_hook(self._before).remove
-        yield self.guard.optimizer.register_step_post_hook(self._after).remove
+        yield self.guard.optimizer.register_step_pre_hook(self._check_step).remove
+        yield self.guard.optimizer.register_step_post_hook(self._count_step).remove
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
         """Write the model and the statement, and return the outcome.
@@ -207,15 +207,15 @@ class LoopSteps:
         Raises:
             InputError: The call is out of order, or the weights, other state or the records changed.
         """
-        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample without a step has released nothing
+        self._require_phase(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample without a step has released nothing
         self.guard.require_last_weights()
-        self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
-        with self._breaking():
+        self._enter_busy(LoopPhase.IDLE, LoopPhase.DRAWN)
+        with self._break_off_on_error():
             self.guard.require_unchanged(reads_all=True)
             self.guard.require_same_records()
             with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)
-            self._end(LoopPhase.ENDED)
+            self._leave_busy(LoopPhase.ENDED)
         return outcome
 
     def pause(self) -> None:
@@ -225,12 +225,12 @@ class LoopSteps:
         """
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
-        self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
-        with self._breaking():
+        self._enter_busy(LoopPhase.IDLE, LoopPhase.DRAWN)
+        with self._break_off_on_error():
             self.guard.require_unchanged(reads_all=True)
             self.guard.require_same_records()
             self.run.pause()
-            self._end(LoopPhase.ENDED)
+            self._leave_busy(LoopPhase.ENDED)
 
     def give_back(self) -> None:
         """Release the reservation if no step began. Do nothing in a fork of the process that began the run."""
@@ -240,7 +240,7 @@ class LoopSteps:
     @property
     def planned_epsilon(self) -> float:
         """Return an upper bound on epsilon for all planned steps, including steps that count twice after a resumption."""
-        return self.run.plan.account_with(self._repeated()).upper
+        return self.run.plan.account_with(self._repeated_portions()).upper
 
     def epsilon(self) -> float:
         """Return an upper bound on epsilon for a run that is planned to end after the steps that have drawn noise so far."""
@@ -249,23 +249,23 @@ class LoopSteps:
         if self.known_epsilon[0] != self.noised:
             from dpcli.analysis.account import headline
 
-            costs = self.run.plan.costs([(0, self.noised), *self._repeated()])
+            costs = self.run.plan.costs([(0, self.noised), *self._repeated_portions()])
             self.known_epsilon = self.noised, headline(costs).upper
         return self.known_epsilon[1]
 
-    def _repeated(self) -> list[tuple[int, int]]:
+    def _repeated_portions(self) -> list[tuple[int, int]]:
         """Return the portions of steps that count twice."""
         return self.run.plan.repeated_portions(self.run.initial.resumed)
 
-    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _check_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Check before a step of the optimizer that it uses the noisy gradient and nothing else. Raises InputError if it does not."""
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
                 "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise"
             )
         require_plain_modes(self.guard.model)
-        self._begin(LoopPhase.NOISED)
-        with self._breaking():
+        self._enter_busy(LoopPhase.NOISED)
+        with self._break_off_on_error():
             if any(value is not None and value is not optimizer for value in (*args, *kwargs.values())):
                 raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
             self._require_no_hooks()
@@ -280,37 +280,37 @@ class LoopSteps:
         """Return whether each .grad is the noisy gradient of the step."""
         return all(gradient is not None and torch.equal(gradient, self.gradients[name]) for name, gradient in self._gradients())
 
-    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _count_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer, and store marks of the state that it left."""
-        with self._breaking():
+        with self._break_off_on_error():
             self._require_no_hooks()
             self.run.prepared.trainer.count()
             self.guard.store_state()
             self.sample, self.gradients = None, {}
-            self._end(LoopPhase.IDLE)
+            self._leave_busy(LoopPhase.IDLE)
             self.run.after(self.taken)
 
     def _require_no_hooks(self) -> None:
         """Raise InputError if the optimizer has hooks other than the two of this run."""
-        require_no_hooks(self.guard.optimizer, (self._before, self._after))
+        require_no_hooks(self.guard.optimizer, (self._check_step, self._count_step))
 
     def _gradients(self) -> Iterator[tuple[str, Tensor | None]]:
         """Yield the present gradient of each trained parameter, by its name."""
         return ((name, value.grad) for name, value in trained_parameters(self.guard.model).items())
 
-    def _begin(self, *phases: LoopPhase) -> None:
+    def _enter_busy(self, *phases: LoopPhase) -> None:
         """Enter the phase BUSY from one of the given phases. A second thread or a nested call is then refused."""
         with self.lock:
-            self._require(*phases)
+            self._require_phase(*phases)
             self.phase = LoopPhase.BUSY
 
-    def _end(self, phase: LoopPhase) -> None:
+    def _leave_busy(self, phase: LoopPhase) -> None:
         """Move from the phase BUSY to `phase`. Raises InputError if the run broke off in the meantime."""
         with self.lock:
-            self._require(LoopPhase.BUSY)
+            self._require_phase(LoopPhase.BUSY)
             self.phase = phase
 
-    def _require(self, *phases: LoopPhase) -> None:
+    def _require_phase(self, *phases: LoopPhase) -> None:
         """Raise InputError unless the run is in one of the phases, and this process began it."""
         if this_process() != self.process:
             raise InputError(
@@ -325,7 +325,7 @@ class LoopSteps:
             raise InputError(f"dpcli.private: call out of order: {self.phase.value}")
 
     @contextmanager
-    def _breaking(self) -> Iterator[None]:
+    def _break_off_on_error(self) -> Iterator[None]:
         """Break the run off if the block raises an error. If the run was not charged, its reservation is released."""
         try:
             yield

@@ -64,9 +64,8 @@ class PrivateTrainer(Displayed, Trainer):
             because each record's gradient is already clipped.
 
     Raises:
-        InputError: An argument is refused because `private` has it, or `args` asks for something that a private step cannot do:
-            accumulated gradients, fp16, bf16, gradient checkpointing, a compiled model, NEFTune, liger kernels, label smoothing, a count of
-            tokens, debugging hooks, or the best model at the end.
+        InputError: `private` already has the argument, or `args` asks for something that a private step cannot do, such as
+            accumulated gradients, fp16, gradient checkpointing, a compiled model, or the best model at the end.
         Unavailable: transformers is not installed.
     """
 

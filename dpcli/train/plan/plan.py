@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from dpcli.audit.audit_settings import read_settings
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import together
+from dpcli.file.pipeline.parts import sample_readers
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
@@ -22,7 +23,7 @@ from dpcli.train.plan.stages import Stage, is_trainable, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-# A sequence of consecutive steps, as a pair: the number of steps before it, and the number of its last step.
+# Consecutive steps of a run, as a pair: the number of steps before them, and the number of the last one.
 Portion = tuple[int, int]
 
 
@@ -112,16 +113,16 @@ class TrainingPlan(PricedFile):
         return [(step, self.milestone(step)) for step in resumed_at]
 
     def costs(self, portions: Iterable[Portion], with_rest: bool = True) -> Pipeline:
-        """Return a pipeline whose cost is the cost of some portions of the run. Each portion is charged separately.
+        """Return a pipeline whose cost is the cost of the given portions of the run. Each portion is charged separately.
 
         Args:
             with_rest: Whether to include the entries of the file that training does not perform.
         """
-        amounts: dict[str, int] = {}
+        amounts: Counter[str] = Counter()
         for start, stop in portions:
             for stage in self.stages:
                 steps = max(0, min(stop, stage.stop) - max(start, stage.start))
-                amounts[stage.entry.name] = amounts.get(stage.entry.name, 0) + stage.charged_amount(steps)
+                amounts[stage.entry.name] += stage.charged_amount(steps)
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(amounts, with_rest)))
 
     def account_with(self, repeated: Collection[Portion]) -> Account:
@@ -132,7 +133,7 @@ class TrainingPlan(PricedFile):
             return self.account
         return headline(self.costs([(0, self.steps), *repeated]))
 
-    def _charged_entries(self, amounts: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
+    def _charged_entries(self, amounts: Counter[str], with_rest: bool) -> Iterable[Entry]:
         """Yield the entries of the file with their charged amounts.
 
         Args:
@@ -141,13 +142,13 @@ class TrainingPlan(PricedFile):
         """
         for entry in self.pipeline.mechanisms:
             # An entry that shares the sample of a stage runs as often as the stage.
-            sharing_sample = {other.name for other in together(entry, self.pipeline.mechanisms)}
+            sharing_sample = {other.name for other in sample_readers(entry, self.pipeline.mechanisms)}
             stage = next((stage for stage in self.stages if stage.entry.name in sharing_sample), None)
-            amount = 0 if stage is None else amounts.get(stage.entry.name, 0)
-            if stage is not None and amount:
-                yield stage.entry_with(entry, amount)
-            elif stage is None and with_rest:
-                yield entry
+            if stage is None:
+                if with_rest:
+                    yield entry
+            elif amounts[stage.entry.name]:
+                yield stage.entry_with(entry, amounts[stage.entry.name])
 
 
 def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
@@ -199,11 +200,13 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     """Return the entries that training performs, in order. Raises InputError if they are ambiguous or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if is_trainable(entry.spec)}
-    stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
-    names = tuple(by_name) if stated is None else stated
-    ambiguous = stated is None and len(names) != 1
-    repeated, unknown = len(set(names)) < len(names), not set(names) <= set(by_name)
-    if not names or ambiguous or repeated or unknown:
+    if train.mechanism is None:
+        names = tuple(by_name)
+        is_schedule = len(names) == 1
+    else:
+        names = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
+        is_schedule = bool(names) and len(set(names)) == len(names) and set(names) <= set(by_name)
+    if not is_schedule:
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several names in order "
             f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
@@ -211,11 +214,11 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     for name in names:
         _require_performable(by_name[name], f'{path}: mechanism["{name}"]')
         _require_own_sample(by_name[name], names, pipeline, path)
-        owned = pipeline.privacy.max_contributions or 1
-        if owned > 1 and by_name[name].spec.takes_turns and by_name[name].sampling is not None:
+        contributions = pipeline.privacy.max_contributions or 1
+        if contributions > 1 and by_name[name].spec.takes_turns and by_name[name].sampling is not None:
             raise InputError(
-                f'{path}: mechanism["{name}"].sampling: expected no sampling with max_contributions = {owned}, found one: training deals '
-                "records to groups, and the price is for all records of a unit in one group; with train.records_per_unit they are"
+                f'{path}: mechanism["{name}"].sampling: expected no sampling with max_contributions = {contributions}, found one: the '
+                "price is for all records of a unit in one group, but training divides records among groups; set train.records_per_unit"
             )
     return [by_name[name] for name in names]
 
@@ -235,7 +238,7 @@ def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline
 
     Entries outside of the schedule may share them. Such entries are charged, but training does not perform them.
     """
-    others = [other.name for other in together(entry, pipeline.mechanisms) if other is not entry]
+    others = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
     scheduled = [name for name in others if name in names]
     if scheduled:
         raise InputError(
@@ -246,11 +249,13 @@ def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline
 
 def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
     """Raise InputError if training does not bound the number of records of a unit as the file declares."""
-    owned = pipeline.privacy.max_contributions or 1
-    if owned > 1 and train.units is None:
-        raise InputError(f"{path}: train.units: name the column of each record's owner, which max_contributions = {owned} needs")
-    if owned > 1 and train.records_per_unit is not None:
+    contributions = pipeline.privacy.max_contributions or 1
+    if contributions > 1 and train.units is None:
         raise InputError(
-            f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {owned}: a unit's records are drawn "
+            f"{path}: train.units: name the column of each record's owner, which max_contributions = {contributions} needs"
+        )
+    if contributions > 1 and train.records_per_unit is not None:
+        raise InputError(
+            f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {contributions}: a unit's records are drawn "
             "together and clipped as one, which is one contribution"
         )

@@ -8,14 +8,14 @@ from __future__ import annotations
 import filecmp
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dpcli.audit.own_code import code_files, digest_of_files
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 
-NAME = r"[^\s:./\\()]+"  # name of a module or a function, which excludes paths and calls
+NAME = r"[^\s:./\\()]+"  # name of a module or a function; it is no path and no call
 CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
 FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
 HELD_OUT = "held-out"
@@ -50,10 +50,10 @@ def require_apart(data: str, public: str | None, path: str) -> None:
     data_file, public_file = os.path.join(folder, data), os.path.join(folder, public)
     both_exist = os.path.isfile(data_file) and os.path.isfile(public_file)
     if data == public or (both_exist and filecmp.cmp(data_file, public_file, shallow=False)):
-        raise one_source(path, public, data)
+        raise same_source_error(path, public, data)
 
 
-def one_source(path: str, public: str, data: str) -> InputError:
+def same_source_error(path: str, public: str, data: str) -> InputError:
     """Return the error for public data that are the private records. Metrics on private records would have no noise."""
     return InputError(
         f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or has the same content: "
@@ -81,13 +81,11 @@ def _digest(value: str, folder: str) -> str:
     """Return the SHA-256 of a function, a file or a folder."""
     if FUNCTION.holds(value):
         return digest_of_files(code_files(value, (folder, os.getcwd())))
-    place = os.path.join(folder, value)
-    return digest_of_files({"": place} if os.path.isfile(place) else dict(_inside(place)))
+    path = os.path.join(folder, value)
+    return digest_of_files({"": path} if os.path.isfile(path) else _files_in(path))
 
 
-def _inside(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield the files in a folder as pairs: the path relative to the folder, and the path."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(place, name)
-            yield os.path.relpath(path, folder), path
+def _files_in(folder: str) -> dict[str, str]:
+    """Return the paths of the files in a folder and its subfolders, by their paths relative to the folder."""
+    paths = (os.path.join(subfolder, name) for subfolder, _, names in os.walk(folder) for name in names)
+    return {os.path.relpath(path, folder): path for path in paths}

@@ -26,8 +26,8 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.train.plan.settings import Train
 from dpcli.train.sampling.batch_samplers import batch_count, pass_length
 
-PERFORMED = (GaussianSpec, CorrelatedSpec)  # mechanisms whose noise training can add
-STEPWISE = (Poisson, FixedSize, Unsampled, type(None))  # schemes that are charged step by step
+TRAINABLE = (GaussianSpec, CorrelatedSpec)  # mechanisms whose noise training can add
+STEPWISE = (Poisson, FixedSize, Unsampled, type(None))  # sampling schemes that are charged step by step
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,11 @@ class Stage:
         return min(steps, 1) if self.indivisible else steps
 
     def entry_with(self, entry: Entry, amount: int) -> Entry:
-        """Return an entry with its cost limited to `amount` steps, runs or epochs. The entry runs together with this stage."""
+        """Return an entry that is charged for `amount` steps, runs or epochs only.
+
+        Args:
+            entry: Entry of this stage, or an entry that shares its sample.
+        """
         if self.charged_by == "epoch":
             return replace(entry, steps=1, epochs=float(amount))
         return replace(entry, steps=amount, epochs=None)
@@ -127,7 +131,7 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
 
 def is_trainable(spec: Spec) -> bool:
     """Return whether training can add the noise of a mechanism."""
-    return isinstance(spec, PERFORMED)
+    return isinstance(spec, TRAINABLE)
 
 
 def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -> None:
@@ -137,7 +141,7 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
         tables: Tables of the file, which passed all other checks.
     """
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
-    trainable = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))
+    trainable = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), TRAINABLE))
     place: Path = ("train", "mechanism")
     if isinstance(train.mechanism, str):
         _judge_name(train.mechanism, place, types, trainable, findings)
@@ -157,5 +161,5 @@ def _judge_name(name: str, place: Path, types: Mapping[str, str], trainable: tup
     if name in trainable:
         return
     names = first_names(map(quoted, trainable), "the file has none")
-    found_name = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
-    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", found_name, did_you_mean(name, trainable))
+    actual = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
+    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", actual, did_you_mean(name, trainable))

@@ -71,7 +71,8 @@ class Canaries:
         """Write the file that `dpcli audit` reads. It gives the membership of each canary, and minus its loss under the final model."""
         device = next(problem.model.parameters()).device
         with torch.no_grad(), evaluation_mode(problem.model):
-            chunks = _chunks(self.records, SCORED_TOGETHER)
+            starts = range(0, size(self.records), SCORED_TOGETHER)
+            chunks = [take(self.records, slice(start, start + SCORED_TOGETHER)) for start in starts]
             losses = torch.cat([problem.loss(problem.model, to_device(chunk, device)).cpu() for chunk in chunks])
         rows = [{"member": bool(member), "score": -float(loss)} for member, loss in zip(self.member, losses, strict=True)]
         content = json.dumps({"schema": SCHEMA, "neighbours": "add-remove", "canaries": rows})
@@ -104,11 +105,6 @@ def _saved_canaries(path: str) -> Canaries:
         return Canaries(**torch.load(path, weights_only=True))
     except Exception as problem:  # a damaged file may raise anything
         raise InputError(f"--resume: {path}: the canaries of the run cannot be read ({type(problem).__name__})") from None
-
-
-def _chunks(batch: Batch, length: int) -> list[Batch]:
-    """Return consecutive parts of a batch, each of `length` records; the last may have fewer."""
-    return [take(batch, slice(start, start + length)) for start in range(0, size(batch), length)]
 
 
 @dataclass(slots=True)

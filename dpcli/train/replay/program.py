@@ -129,7 +129,7 @@ def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case
 
 
 def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
-    """Return a new preparation of the run without canaries, whose random numbers come from a seed."""
+    """Return a run without canaries that is ready to take its first step, and whose random numbers come from a seed."""
     return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
@@ -146,6 +146,7 @@ def _run(
     """Take the steps of a stage on the given batches. The recorder stores their sums and their noise.
 
     Args:
+        record: Index of the record that is present in one run and absent in the other.
         change: Function that changes the numbers of the record before the steps.
         present: Whether the dataset contains the record.
     """
@@ -173,8 +174,8 @@ class _Recorder(Ranks):
 
     Attributes:
         noise_factor: Factor by which recorded noise is multiplied. Sums and noise are also divided by C.
-        follow: Values that another run released. They replace the values of this run; None to release its own values.
-        released: Values that this run would release without `follow`.
+        followed_releases: Values that another run released. They replace the values of this run; None to release its own values.
+        released: Values that this run would release if it followed no other run.
         steps: Steps recorded so far.
         batch: Indices of the records of the current step.
         sums: Clipped sums of the current step, in units of C; empty between steps.
@@ -183,7 +184,7 @@ class _Recorder(Ranks):
     """
 
     noise_factor: float
-    follow: list[object] | None = None
+    followed_releases: list[object] | None = None
     released: list[object] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     batch: Indices = field(default_factory=lambda: np.empty(0, np.int64))
@@ -221,7 +222,9 @@ class _Recorder(Ranks):
     def _release(self, value: T) -> T:
         """Return the value that the followed run released at this point, or the given value if no run is followed."""
         self.released.append(value)
-        return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
+        if self.followed_releases is None:
+            return value
+        return self.followed_releases[len(self.released) - 1]  # type: ignore[return-value]
 
 
 def _changed(records: Batch, record: int, change: Change) -> Batch:

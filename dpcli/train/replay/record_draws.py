@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.draws import SameDraws, generators, seed_all
+from dpcli.train.engine.draws import RecordDim, SameDraws, generators, seed_all
 from dpcli.train.engine.method import Loss
 from dpcli.train.torch_internals import (
     TorchDispatchMode,
@@ -37,17 +37,6 @@ from dpcli.train.torch_internals import (
 SHARED = b"no record's own"  # key of the draws that all records share
 
 
-class RecordRows(NamedTuple):
-    """The position of the records in a drawn tensor.
-
-    Attributes:
-        per_record: Number of rows for each record in this dimension.
-    """
-
-    dimension: int
-    per_record: int
-
-
 @dataclass(slots=True)
 class PossibleRows:
     """The positions that the records may have in a draw, as far as the forward passes so far show.
@@ -57,7 +46,7 @@ class PossibleRows:
         sizes: Batch sizes of these passes.
     """
 
-    rows: set[RecordRows]
+    rows: set[RecordDim]
     sizes: set[int] = field(default_factory=set)
 
 
@@ -137,7 +126,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.seed_draw(SHARED)
         return func(*args, **options)
 
-    def draw_part(self, func: Any, args: tuple[Any, ...], options: dict[str, Any], rows: RecordRows, record: int) -> Any:
+    def draw_part(self, func: Any, args: tuple[Any, ...], options: dict[str, Any], rows: RecordDim, record: int) -> Any:
         """Return the part of a draw that belongs to one record. The key of the record seeds it."""
         assert self.keys is not None
         self.seed_draw(self.keys.keys[record])
@@ -150,15 +139,15 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         seed = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
         seed_all(int.from_bytes(seed, "little") >> 1)
 
-    def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordRows | None:
+    def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordDim | None:
         """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
 
         Several rows for each record, such as attention heads, are accepted only after two different batch sizes agree on them.
         """
         count = len(keys.keys)
         if keys.mapped:
-            return RecordRows(0, 1) if shape and shape[0] == count else None
-        fitting = {RecordRows(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
+            return RecordDim(0, 1) if shape and shape[0] == count else None
+        fitting = {RecordDim(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
         possible = self.rows.setdefault((self.draw_count, len(shape)), PossibleRows(fitting))
         possible.rows &= fitting
         possible.sizes.add(count)
@@ -198,24 +187,24 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
     return next((value for value in args if isinstance(value, list | tuple)), ())
 
 
-def record_part(value: Any, rows: RecordRows, count: int, dimensions: int, record: int) -> Any:
+def record_part(value: Any, rows: RecordDim, count: int, dimensions: int, record: int) -> Any:
     """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged."""
-    dimension, per_record = rows
-    if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dimension] == count * per_record:
-        return value.narrow(dimension, record * per_record, per_record)
+    dim, per_record = rows
+    if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dim] == count * per_record:
+        return value.narrow(dim, record * per_record, per_record)
     if isinstance(value, list | tuple) and len(value) == dimensions:
-        return [per_record if d == dimension else length for d, length in enumerate(value)]
+        return [per_record if d == dim else length for d, length in enumerate(value)]
     return value
 
 
-def join(parts: Sequence[Any], rows: RecordRows) -> Any:
+def join(parts: Sequence[Any], rows: RecordDim) -> Any:
     """Return the draws of all records as one tensor; None if a draw has no rows of records, as a permutation of the batch."""
 
     def has_rows(tensor: Tensor) -> bool:
-        return tensor.dim() > rows.dimension and tensor.shape[rows.dimension] == rows.per_record
+        return tensor.dim() > rows.dim and tensor.shape[rows.dim] == rows.per_record
 
     def concatenate(*leaves: Tensor) -> Tensor:
-        return torch.cat(leaves, rows.dimension) if has_rows(leaves[0]) else leaves[0]
+        return torch.cat(leaves, rows.dim) if has_rows(leaves[0]) else leaves[0]
 
     first_output = tree_leaves(parts[0])[0]
     return tree_map(concatenate, parts[0], *parts[1:]) if has_rows(first_output) else None
@@ -228,8 +217,8 @@ def batch_keys(batch: Batch) -> BatchKeys:
         mapped = any(is_mapped for _, is_mapped in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
         contents = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
-    records = range(len(parts[0]))
-    return BatchKeys(tuple(digest(*(content[record].tobytes() for content in contents)) for record in records), mapped)
+    keys = tuple(digest(*(content[record].tobytes() for content in contents)) for record in range(len(parts[0])))
+    return BatchKeys(keys, mapped)
 
 
 def digest(*parts: bytes) -> bytes:

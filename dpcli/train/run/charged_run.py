@@ -22,7 +22,7 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.processes import first_process
-from dpcli.train.run.results import finish_run, log, measure_or_explain, remove_state
+from dpcli.train.run.results import finish_run, log, remove_state, try_to_measure
 from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, matching_checkpoint, save
 
 if TYPE_CHECKING:
@@ -322,8 +322,8 @@ class ChargedRun:
                 self.save(clean=True)
             return None
         self.save()
-        metrics, unmeasured = measure_or_explain(self.prepared)
-        log(self.folder, {"step": step, **metrics, **({"unmeasured": unmeasured} if unmeasured else {})}, self.ranks)
+        metrics, error = try_to_measure(self.prepared)
+        log(self.folder, {"step": step, **metrics, **({"unmeasured": error} if error else {})}, self.ranks)
         return metrics
 
     def save(self, clean: bool = False) -> None:

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli import __version__
 from dpcli.base.errors import InputError
@@ -67,7 +67,7 @@ def _adapter_files(folder: str) -> list[str]:
     """Return the files of the run's adapter, relative to the folder of the run; empty if there is no adapter."""
     adapter = os.path.join(folder, ADAPTER)
     names = sorted(os.listdir(adapter)) if os.path.isdir(adapter) else []
-    return [file for file in (f"{ADAPTER}/{name}" for name in names) if is_run_file(file)]
+    return [f"{ADAPTER}/{name}" for name in names if is_run_file(f"{ADAPTER}/{name}")]
 
 
 def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
@@ -139,33 +139,42 @@ def _charged(state: LedgerState, key: str) -> str:
 def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
     """Return the outcome of a run that has ended. This measures the final metrics."""
     plan, streams = prepared.plan, prepared.streams
-    metrics, unmeasured = measure_or_explain(prepared)
+    measurement = try_to_measure(prepared)
     return Outcome(
         plan=plan,
         folder=folder,
         run=initial.run,
         repeated=tuple(plan.repeated_portions(initial.resumed)),
         private=streams.private and initial.private,
-        metrics=metrics,
+        metrics=measurement.metrics,
         method=prepared.trainer.gradients.describe(),
         noise=prepared.noise_source(),
         earlier=os.path.exists(os.path.join(folder, MODEL)),
         taken=prepared.trainer.step,
         unchecked=unchecked,
         constants=tuple(prepared.constants),
-        unmeasured=unmeasured,
+        unmeasured=measurement.error,
     )
 
 
-def measure_or_explain(prepared: Prepared) -> tuple[Metrics, str]:
-    """Return the metrics on public data and "". If measuring raises an InputError, return no metrics and the message of the error.
+class Measurement(NamedTuple):
+    """Metrics on public data.
 
-    The error is not passed on, because the model would then be lost although it has been charged.
+    Attributes:
+        metrics: Metrics by name; empty if there are none.
+        error: Message of the error that measuring raised; "" if it raised none.
     """
+
+    metrics: Metrics
+    error: str
+
+
+def try_to_measure(prepared: Prepared) -> Measurement:
+    """Measure on public data. An InputError is not passed on, because a model that has been charged would then be lost."""
     try:
-        return prepared.measure(), ""
+        return Measurement(prepared.measure(), "")
     except InputError as error:
-        return {}, str(error)
+        return Measurement({}, str(error))
 
 
 def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:

@@ -20,7 +20,7 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream
-from dpcli.random.subsets import Binomial, different, order, subset
+from dpcli.random.subsets import Binomial, distinct_subsets, permutation, uniform_subset
 
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
@@ -74,7 +74,7 @@ def correlated_sampler(
 
     A run cycles through `batch_count(spec)` batches of nearly equal size, among which the records are divided at random. In a run, each
     record therefore takes part in at most max_participations steps, which are at least min_separation steps apart. With Poisson sampling,
-    a run has min_separation such groups, which take turns, and each turn draws a sample of its group.
+    the records are divided into min_separation groups instead. The groups take turns, and each turn draws a sample of its group.
 
     Args:
         dataset_size, stream, records: As in `sampler`.
@@ -99,7 +99,7 @@ def correlated_sampler(
 def _samples_of(groups: list[Indices], rate: Fraction, stream: Stream) -> Iterator[Indices]:
     """Yield Poisson samples of the groups in turn, without end."""
     sizes = [Binomial(len(group), rate) for group in groups]
-    return (group[subset(stream, len(group), size.draw(stream))] for group, size in cycle(zip(groups, sizes, strict=True)))
+    return (group[uniform_subset(stream, len(group), size.draw(stream))] for group, size in cycle(zip(groups, sizes, strict=True)))
 
 
 def batch_count(spec: CorrelatedSpec) -> int:
@@ -128,7 +128,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
         )
     largest = population.records if scheme.max_batch_size is None else scheme.max_batch_size
     size = Binomial(population.records, rate)
-    return (subset(stream, population.records, min(size.draw(stream), largest)) for _ in repeat(None))
+    return (uniform_subset(stream, population.records, min(size.draw(stream), largest)) for _ in repeat(None))
 
 
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
@@ -143,7 +143,7 @@ def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> It
             f"expected a fixed size from 1 to the accounted share of the records, found {size}: replace-one makes the number of records "
             "public, and privacy.dataset_size must be that number"
         )
-    return (subset(stream, population.records, size) for _ in repeat(None))
+    return (uniform_subset(stream, population.records, size) for _ in repeat(None))
 
 
 def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) -> Iterator[Indices]:
@@ -152,7 +152,7 @@ def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) 
     These steps are a uniform choice among the steps of the pass, independent of the choices of other records.
     """
     steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
-    passes = (different(stream, steps, scheme.participations, population.records) for _ in repeat(None))
+    passes = (distinct_subsets(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
 
 
@@ -191,7 +191,7 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
         count: Number of batches. Their numbers of places differ by at most one.
         stream: Source of the random order.
     """
-    place_of_record = order(stream, size)[: population.records]
+    place_of_record = permutation(stream, size)[: population.records]
     batch_of_record = place_of_record * count // size
     return _batches(batch_of_record, 1, count)
 

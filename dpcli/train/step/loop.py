@@ -31,7 +31,7 @@ from dpcli.train.noise import Noise, first_weight
 from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
-from dpcli.train.tasks.user_code import called_on_records
+from dpcli.train.tasks.user_code import call_on_records
 
 if TYPE_CHECKING:
     from dpcli.train.isolation.checked_sums import CheckedSums
@@ -236,7 +236,7 @@ class Trainer:
             self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
-        """Return the clipped sum of a sample. One random record is offered to the engine's check, `CheckedSums.checked`.
+        """Return the clipped sum of a sample. One random record is offered to the engine's check, `CheckedSums.checked_sums`.
 
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
@@ -263,7 +263,7 @@ class Trainer:
         records = take(self.records, rows)
         sums: Sums
         if 0 <= checked_row < len(rows):
-            sums = called_on_records("a step", self.gradients.checked, records, checked_row)
+            sums = call_on_records("a step", self.gradients.checked_sums, records, checked_row)
         else:
-            sums = called_on_records("a step", self.gradients, records)
+            sums = call_on_records("a step", self.gradients, records)
         return sums

@@ -18,12 +18,12 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
-from dpcli.random.streams import Streams, cryptographic
+from dpcli.random.streams import Streams, is_cryptographic
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.engine.method import trained_parameters
-from dpcli.train.isolation.kept_state import constants
-from dpcli.train.isolation.synthetic_records import as_kind, draws_like
+from dpcli.train.isolation.kept_state import constant_tensors
+from dpcli.train.isolation.synthetic_records import convert_to_kind, draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.sources import FUNCTION
@@ -82,7 +82,7 @@ class Prepared:
 
     def synthetic_records(self, count: int) -> Batch:
         """Return `count` synthetic records on which the program runs, as the rehearsal found."""
-        return as_kind(self.trainer.gradients.numbers, self.drawn_records(count))
+        return convert_to_kind(self.trainer.gradients.numbers, self.drawn_records(count))
 
     def drawn_records(self, count: int) -> Batch:
         """Return `count` synthetic records. They are drawn by the task, or have the shapes and types of the private records."""
@@ -109,10 +109,10 @@ class Prepared:
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
-            self.constants[:] = constants(self.problem.model, self.problem.loss, self.synthetic_records(2))
+            self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, self.synthetic_records(2))
         batch = self.synthetic_batch()
-        self.trainer.gradients.checked(batch, 0)  # raises the errors that a step would raise
-        self.trainer.gradients.settle()
+        self.trainer.gradients.checked_sums(batch, 0)  # raises the errors that a step would raise
+        self.trainer.gradients.fix_description()
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(batch))
         begun = time.perf_counter()
@@ -180,7 +180,7 @@ class Prepared:
         """Return the source of the noise, in words."""
         if not self.streams.noise.private:
             return "a seed that somebody knows"
-        if cryptographic(number_count(self.trainer.shapes), self.streams.noise):
+        if is_cryptographic(number_count(self.trainer.shapes), self.streams.noise):
             return "OpenSSL's cryptographic generator, seeded by the operating system"
         return "Philox, which is not a cryptographic generator; the operating system gives it a fresh key of 128 bits for each step"
 
@@ -221,11 +221,12 @@ def assemble(
         InputError: The problem, the optimizer or the state do not fit the plan.
     """
     train = plan.train
-    problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
+    problem = _with_units(plan, problem, streams, ranks)
+    _require_declared_size(plan, problem)
     canaries: Canaries | GradientCanaries | None = None
     if plan.canaries and not plan.open_to_audit:
-        inserted = _inserted_canaries(plan, problem, streams, ranks, folder, saved is not None)
-        problem, canaries = problem.extended(inserted.inserted), inserted
+        canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
+        problem = problem.extended(canaries.inserted)
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
     if plan.open_to_audit:
@@ -236,9 +237,6 @@ def assemble(
     _broadcast_weights(model, ranks)
     if saved is not None:
         _restore(saved, model, optimizer)
-    average = None
-    if train.average is not None:
-        average = WeightAverage(model, train.average, {} if saved is None else saved.average)
     trainer = Trainer(
         model=model,
         gradients=gradients,
@@ -249,7 +247,7 @@ def assemble(
         step=0 if saved is None else saved.step,
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
         ranks=ranks,
-        average=average,
+        average=_weight_average(plan, model, saved),
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)
@@ -271,19 +269,22 @@ def _with_units(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: 
     return with_bounded_units(problem, problem.units, plan.pipeline.privacy.max_contributions or 1, streams.initialisation, ranks)
 
 
-def _require_declared_size(plan: TrainingPlan, problem: Learning) -> Learning:
-    """Return the problem unchanged. Raises InputError if its records and the canaries outnumber the declared size."""
+def _require_declared_size(plan: TrainingPlan, problem: Learning) -> None:
+    """Raise InputError if the records of the problem and the canaries outnumber the declared size."""
     if problem.count + plan.canaries > plan.size:
         with_canaries = f" and {plan.canaries} canaries" if plan.canaries else ""
         raise InputError(
             f"{plan.path}: privacy.dataset_size: expected at least the number of private records{with_canaries}, found {plan.size}"
         )
-    return problem
 
 
-def _inserted_canaries(
-    plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool
-) -> Canaries:
+def _weight_average(plan: TrainingPlan, model: nn.Module, saved: Checkpoint | None) -> WeightAverage | None:
+    """Return the moving average of the weights; None if the file does not ask for it."""
+    decay = plan.train.average
+    return None if decay is None else WeightAverage(model, decay, {} if saved is None else saved.average)
+
+
+def _record_canaries(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of an audit. The first process draws and saves them, and sends them to the other processes."""
     drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
     return ranks.broadcast(drawn)

@@ -1,7 +1,7 @@
 """The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
-`_read` returns the records of a source, and `_checked` checks them. `arrays` combines the private and the public records. Error messages
-quote no value, because the records are private.
+`_read` returns the records of a source, `_checked_records` checks them, and `arrays` combines the private and the public records. Messages
+of errors quote no value, because the records are private.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcli.base.errors import InputError, Unavailable
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import DIGIT_COUNT, Classification
-from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
+from dpcli.train.tasks.encoding import encode_columns, known_columns, label_codes
 from dpcli.train.tasks.files import column_table, held_out, in_blocks
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
@@ -54,15 +54,15 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
             return np.lib.format.read_array(file, allow_pickle=False)
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, by_columns, kind = header(file)
+        shape, is_column_major, dtype = header(file)
         start = file.tell()
-    if kind.hasobject or member.file_size != start + kind.itemsize * int(np.prod(shape, dtype=object)):
+    if dtype.hasobject or member.file_size != start + dtype.itemsize * int(np.prod(shape, dtype=object)):
         raise ValueError("expected plain numbers of the stated shape")
     if not member.file_size > start:
-        return np.zeros(shape, kind)
+        return np.zeros(shape, dtype)
     offset = _content_offset(place, member) + start
-    order: Literal["C", "F"] = "F" if by_columns else "C"
-    array = np.memmap(place, kind, "c", offset, shape, order).view(np.ndarray)
+    order: Literal["C", "F"] = "F" if is_column_major else "C"
+    array = np.memmap(place, dtype, "c", offset, shape, order).view(np.ndarray)
     return np.require(array, requirements="A")  # copies an array that is not aligned
 
 
@@ -74,10 +74,29 @@ def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
     return member.header_offset + MEMBER_HEADER.size + int(name_length) + int(extra_length)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordSource:
+    """A source of records.
+
+    Attributes:
+        name: "digits", the path of a file, or module:function.
+        path: Path of the training file, to whose folder a relative name refers.
+        place: Beginning of messages about the source, such as "run.toml: train.data".
+        is_private: Whether the records are private. Public records are read completely and have no owners.
+    """
+
+    name: str
+    path: str
+    place: str
+    is_private: bool
+
+
 class RawRecords(NamedTuple):
     """Inputs, labels and units from a file or a function, before they are checked.
 
     Attributes:
+        inputs: Inputs of the records, as an array or a list.
+        labels: Labels of the records, as an array or a list.
         units: Owners of the records; None if the file does not declare units.
         names: Names of the input columns in their order; empty unless all other columns are inputs.
         blocks: Block of each record, if a unit is bounded in each block separately; None otherwise.
@@ -116,7 +135,8 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     """
     names, rows = column_table(place, only)
     columns = {name: [row[number] for row in rows] for number, name in enumerate(names)}
-    label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
+    possible_labels = [name for name in names if name not in (train.units, block_column)]
+    label = train.label or (possible_labels[-1] if possible_labels else "label")
     for name in (label, train.units):
         if name and name not in columns:
             columns_of_file = instead_of(name, names, known_columns(train))
@@ -125,7 +145,9 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     shown = {name: f"column {number}" for number, name in enumerate(names, 1)}
     if train.label:
         shown[label] = f"column {label!r}"
-    blocks = None if only is None or only.block_part is None else [only.part(value) for value in columns[only.column]]
+    blocks = None
+    if only is not None and only.block_part is not None:
+        blocks = [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:
@@ -133,7 +155,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     else:
         labels = label_codes(raw_labels, train.labels, shown[label], place, only)
     if train.columns is not None:
-        return RawRecords(encoded(columns, train, place, only), labels, units, (), blocks)
+        return RawRecords(encode_columns(columns, train, place, only), labels, units, (), blocks)
     if block_column is not None:
         columns.pop(block_column, None)
     if not columns:
@@ -225,14 +247,19 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
     Raises InputError if the data cannot be read, or a number is not finite.
     """
     classes = _classes(train, path)
-    private = _load(train.data, "data", train, classes, path, rows)
+    private = _checked_records(RecordSource(train.data, path, f"{path}: train.data", is_private=True), train, classes, rows)
     if train.public is None:
         return Arrays(private.inputs, private.labels, None, None, classes, private.units)
     if train.public == "held-out":
-        public_rows = held_out(len(private.labels), train.held_out, private.units, path)
-        kept = private.inputs[~public_rows], private.labels[~public_rows]
-        return Arrays(*kept, private.inputs[public_rows], private.labels[public_rows], classes)
-    public = _load(train.public, "public", train, classes, path, rows)
+        is_public = held_out(len(private.labels), train.held_out, private.units, path)
+        return Arrays(
+            inputs=private.inputs[~is_public],
+            labels=private.labels[~is_public],
+            public_inputs=private.inputs[is_public],
+            public_labels=private.labels[is_public],
+            classes=classes,
+        )
+    public = _checked_records(RecordSource(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
     if public.inputs.shape[1:] != private.inputs.shape[1:]:
         raise InputError(f"{path}: train.public: expected records of the same shape as the private records")
     if private.names and public.names and private.names != public.names:
@@ -251,32 +278,27 @@ def _classes(train: Classification, path: str) -> int:
 
 
 def labelled_records(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> CheckedRecords:
-    """Return labelled records from a source that the user names. Raises InputError if they cannot be read.
+    """Return labelled records from a source that the user names on the command line. Raises InputError if they cannot be read.
 
     Args:
         source: "digits", the path of a file, or module:function.
         rows: Window of rows that the model was trained on; None for all rows.
     """
-    place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
-    return _checked(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
+    name = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
+    return _checked_records(RecordSource(name, source, source, is_private=False), train, classes, rows)
 
 
-def _load(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> CheckedRecords:
-    """Return the checked records of a source that the file at `path` names under `key`."""
-    stated = f"{path}: train.{key}"
-    return _checked(_read(source, key, train, path, stated, rows), key, train, classes, path, stated)
-
-
-def _checked(raw: RawRecords, key: str, train: Classification, classes: int, path: str, stated: str) -> CheckedRecords:
-    """Return records after all checks. Raises InputError if one fails. The arguments are those of `_read`."""
-    inputs, labels = inputs_of(raw.inputs, train.shift, stated), labels_of(raw.labels, classes, stated, path)
+def _checked_records(source: RecordSource, train: Classification, classes: int, rows: RowWindow | None) -> CheckedRecords:
+    """Return the records of a source after all checks. Raises InputError if they cannot be read, or if a check fails."""
+    raw = _read(source, train, rows)
+    inputs, labels = inputs_of(raw.inputs, train.shift, source.place), labels_of(raw.labels, classes, source.place, source.path)
     if len(inputs) != len(labels):
-        raise InputError(f"{stated}: expected one label for each record, but their numbers differ")
+        raise InputError(f"{source.place}: expected one label for each record, but their numbers differ")
     if not len(labels):
-        raise InputError(f"{stated}: there are no records")
-    units = in_blocks(raw.units, raw.blocks, path) if raw.units is not None and key == "data" else None
+        raise InputError(f"{source.place}: there are no records")
+    units = in_blocks(raw.units, raw.blocks, source.path) if raw.units is not None and source.is_private else None
     if units is not None and units.shape != labels.shape:
-        raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
+        raise InputError(f"{source.path}: train.units: expected an owner for each record, but their numbers differ")
     return CheckedRecords(inputs, labels, units, raw.names)
 
 
@@ -328,37 +350,38 @@ def _shape(array: Array) -> str:
     return f"({lengths})"
 
 
-def _read(source: str, key: str, train: Classification, path: str, stated: str, rows: RowWindow | None) -> RawRecords:
+def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
     """Return the unchecked records of a source.
 
     Args:
-        key: "data" for private records, "public" for public records.
-        stated: Place of the source's key in the training file, for messages.
-        rows: Window to which private records are restricted. Public records are read completely.
+        rows: Window to which private records are restricted; None for all records.
     """
-    ending = os.path.splitext(source)[1]
-    if source == "digits":
-        return digits(path)
+    ending = os.path.splitext(source.name)[1]
+    if source.name == "digits":
+        return digits(source.path)
     if ending in READERS:
-        place = relative_to_file(source, path)
-        if not os.path.isfile(place):
-            raise InputError(f"{stated}: no such file: {source}")
-        return READERS[ending](place, train, rows if key == "data" else None, None if rows is None else rows.column)
-    if ":" in source:
-        return _returned(private_result(source, path), key, train, f"{path}: {source}")
-    raise InputError(f"{stated}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
+        file = relative_to_file(source.name, source.path)
+        if not os.path.isfile(file):
+            raise InputError(f"{source.place}: no such file: {source.name}")
+        only = rows if source.is_private else None
+        return READERS[ending](file, train, only, None if rows is None else rows.column)
+    if ":" in source.name:
+        return _records_from_function(source, train)
+    raise InputError(f"{source.place}: expected digits, a {', '.join(READERS)} file, or module:function, found {source.name!r}")
 
 
-def _returned(parts: Any, key: str, train: Classification, place: str) -> RawRecords:
-    """Return the records that the user's function returned. Owners of public records are optional and ignored."""
-    needs_units = train.units is not None and key == "data"
-    may_have_units = train.units is not None and key == "public"
-    lengths = (3,) if needs_units else (2,)
-    if not isinstance(parts, tuple | list) or not (len(parts) in lengths or (may_have_units and len(parts) == 3)):
+def _records_from_function(source: RecordSource, train: Classification) -> RawRecords:
+    """Return the records that the user's function returns. Owners of public records are optional and ignored."""
+    parts = private_result(source.name, source.path)
+    needs_units = train.units is not None and source.is_private
+    lengths = {3} if needs_units else {2}
+    if train.units is not None:
+        lengths.add(3)
+    if not isinstance(parts, tuple | list) or len(parts) not in lengths:
         # The message omits the number of parts, which may be the number of records.
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
         expected = "(inputs, labels, units)" if needs_units else "(inputs, labels)"
-        raise InputError(f"{place}: expected {expected}, found {actual}")
+        raise InputError(f"{source.path}: {source.name}: expected {expected}, found {actual}")
     return RawRecords(parts[0], parts[1], parts[2] if needs_units else None)
 
 

@@ -29,22 +29,22 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
     """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     vocabulary_size = vocabulary(model, path)
-    tokens_of_records, units = records(train.data, train, tokens, vocabulary_size, path, rows)
+    ids, units = records(train.data, train, tokens, vocabulary_size, path, rows)
     public = None
     if train.public == "held-out":
-        chosen = held_out(len(tokens_of_records), train.held_out, units, path)
-        tokens_of_records, public = tokens_of_records[~chosen], tokens_of_records[chosen]
+        is_public = held_out(len(ids), train.held_out, units, path)
+        ids, public = ids[~is_public], ids[is_public]
     elif train.public is not None:
         public = public_records(train, tokens, vocabulary_size, path)
-    if tokens_of_records.shape[1] < 2:
+    if ids.shape[1] < 2:
         raise InputError(f"{path}: train.data: no record has two tokens or more")
-    draw = partial(synthetic_tokens, tokens_of_records.shape[1], vocabulary_size)
+    draw = partial(synthetic_tokens, ids.shape[1], vocabulary_size)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else owners_of(units, path)
     return Learning(
         model=model,
         loss=LOSSES[train.token_loss],
-        records=tokens_of_records,
+        records=ids,
         measure=measure,
         units=owners,
         draw=draw,
@@ -61,9 +61,9 @@ def public_records(
         rows: Window of the private records from which public records are held out; None for all records.
     """
     if train.public == "held-out":
-        tokens_of_records, units = records(train.data, train, tokens, vocabulary_size, path, rows)
-        return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
-    return records(train.public or "", replace(train, units=None), tokens, vocabulary_size, path)[0]
+        ids, units = records(train.data, train, tokens, vocabulary_size, path, rows)
+        return ids[held_out(len(ids), train.held_out, units, path)]
+    return records(train.public or "", replace(train, units=None), tokens, vocabulary_size, path).ids
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -140,25 +140,19 @@ def synthetic_examples(shape: tuple[int, ...], classes: int, count: int, stream:
 
 def loss_of(train: Classification) -> Loss:
     """Return the loss: cross-entropy, times the weight of the record's label if [train] declares weights."""
-    return cross_entropy if train.class_weights is None else partial(weighted, torch.tensor(train.class_weights))
+    return cross_entropy if train.class_weights is None else partial(cross_entropy, weights=torch.tensor(train.class_weights))
 
 
-def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the cross-entropy of each record times the weight of its label, of shape (B,).
+def cross_entropy(model: nn.Module, batch: Batch, weights: Tensor | None = None) -> Tensor:
+    """Return the cross-entropy of each record, times the weight of its label, of shape (B,).
 
     Args:
-        weights: Weight of each label, of shape (classes,).
+        weights: Weight of each label, of shape (classes,); None for weights of one.
     """
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
-    return nn.functional.cross_entropy(model(inputs), labels, weight=weights.to(inputs.device), reduction="none")
-
-
-def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the cross-entropy of each record, of shape (B,)."""
-    inputs, labels = batch
-    assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
-    return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+    weights = None if weights is None else weights.to(inputs.device)
+    return nn.functional.cross_entropy(model(inputs), labels, weight=weights, reduction="none")
 
 
 def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:

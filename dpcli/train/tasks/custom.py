@@ -17,11 +17,11 @@ from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_custom import Custom, Loop
-from dpcli.train.plan.sources import one_source
+from dpcli.train.plan.sources import same_source_error
 from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.files import owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode, tensors, to_device
-from dpcli.train.tasks.user_code import build_model, called_on_records, code_of, private_result, result, user
+from dpcli.train.tasks.user_code import build_model, call_on_records, code_of, private_result, result, user
 from dpcli.train.torch_internals import tree_flatten, tree_leaves
 
 if TYPE_CHECKING:
@@ -54,18 +54,18 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     """Return the private records, and the owner of each record. Without train.units, None replaces the owners."""
     returned = private_result(train.data, path)
     if train.units is None:
-        return checked(returned, train.data, path, model), None
+        return as_records(returned, train.data, path, model), None
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         length = " of another length" if isinstance(returned, tuple | list) else ""
         raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
-    return checked(returned[0], train.data, path, model), owners_of(returned[1], path)
+    return as_records(returned[0], train.data, path, model), owners_of(returned[1], path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
     """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        losses = called_on_records(source, function, model, batch)
+        losses = call_on_records(source, function, model, batch)
         if not isinstance(losses, Tensor):
             raise InputError(f"{source}: expected a tensor with one loss for each record, found {type(losses).__name__}")
         return losses
@@ -73,7 +73,7 @@ def own_loss(source: str, function: Callable[..., Any]) -> Loss:
     return loss
 
 
-def checked(records: Any, source: str, path: str, model: nn.Module) -> Batch:
+def as_records(records: Any, source: str, path: str, model: nn.Module) -> Batch:
     """Return the records as tensors with equal first dimensions. Raises InputError for anything else."""
     try:
         batch = tensors(records, model)
@@ -90,7 +90,7 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     source, function = train.canary, user(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        records_drawn = checked(call_user_code(source, function, count, stream.bulk()), source, path, model)
+        records_drawn = as_records(call_user_code(source, function, count, stream.bulk()), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn
@@ -113,9 +113,9 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)
-    public = checked(result(train.public, path), train.public, path, model)
+    public = as_records(result(train.public, path), train.public, path, model)
     if records is not None and same_numbers(public, records):
-        raise one_source(path, train.public, train.data)
+        raise same_source_error(path, train.public, train.data)
 
     def measure() -> Metrics:
         with evaluation_mode(model) as device:
@@ -188,10 +188,10 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     if isinstance(data, IterableDataset):
         raise InputError("data: expected a dataset with a length and numbered items, found one that can only be iterated")
     if isinstance(data, TensorDataset):
-        return checked(data.tensors, "data", path, model)
+        return as_records(data.tensors, "data", path, model)
     if isinstance(data, Dataset):
-        return checked(_collate(data), "data", path, model)
-    return checked(data, "data", path, model)
+        return as_records(_collate(data), "data", path, model)
+    return as_records(data, "data", path, model)
 
 
 def _collate(data: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def input_names(train: Classification) -> list[str]:
     return [name for column, feature in train.features for name in feature.inputs(column)]
 
 
-def encoded(table: Mapping[str, Values], train: Classification, place: str, only: RowWindow | None = None) -> Encoded:
+def encode_columns(table: Mapping[str, Values], train: Classification, place: str, only: RowWindow | None = None) -> Encoded:
     """Return the inputs of every row, of shape (n, inputs), in [-1, 1].
 
     Args:
@@ -71,8 +72,11 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     """Return the index of each label among the declared labels, of shape (n,). Raises InputError for another or a missing label.
 
     Args:
-        place: As in `encoded`.
-        only: As in `encoded`.
+        values: Labels of the rows.
+        labels: Declared labels.
+        column: Name of the column, for messages.
+        place: Path of the file, for messages.
+        only: Window of rows of the file that the values are from; None for all rows.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
@@ -83,11 +87,22 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     return np.asarray(codes_of_rows, dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True)
 class _Cells:
-    """The values of one column, with the names of the column and its file for messages."""
+    """The values of one column.
 
-    def __init__(self, values: Values, column: str, place: str, missing: Collection[str], only: RowWindow | None = None) -> None:
-        self.values, self.column, self.place, self.missing, self.only = values, column, place, missing, only
+    Attributes:
+        column: Name of the column, for messages.
+        place: Path of the file, for messages.
+        missing: Texts of missing values.
+        only: Window of rows of the file that the values are from; None for all rows.
+    """
+
+    values: Values
+    column: str
+    place: str
+    missing: Collection[str]
+    only: RowWindow | None
 
     def texts(self) -> list[str]:
         """Return the values as texts."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-Rows = list[list[Any]]
+class ColumnTable(NamedTuple):
+    """The content of a file with columns.
+
+    Attributes:
+        names: Names of the columns.
+        rows: Values of each row, in the order of the names. Values of a .csv file are texts.
+    """
+
+    names: list[str]
+    rows: list[list[Any]]
+
+
 EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
 # Number of units of each type of timestamp in a day.
 PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -39,15 +50,15 @@ def text_of(place: str) -> str:
         raise InputError(f"{place}: expected text in UTF-8") from None
 
 
-def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a .csv file, and its rows. Empty lines are skipped.
+def csv_table(place: str, only: RowWindow | None = None) -> ColumnTable:
+    """Return the columns and rows of a .csv file. Empty lines are skipped.
 
     Args:
         only: Window to which the rows are restricted; None for all rows.
 
     Raises:
-        InputError: The file has no line of names, two equal names, lines of different lengths, or another encoding or format. The window
-            contains no row.
+        InputError: The file has no line of names, two equal names, or lines of different lengths. It is not in UTF-8, or not in the csv
+            format. Or the window contains no row.
     """
     lines = [line for line in _csv_lines(place) if line]
     if not lines:
@@ -59,9 +70,9 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
         raise InputError(f"{place}: expected as many values in each line as in the first line; a line has more or fewer")
     require_distinct(names, place)
     if only is None:
-        return names, rows
-    block_column, in_window = _block_column(names, only, place), only.judge()
-    return names, require_rows([row for row in rows if in_window(row[block_column])], only, place)
+        return ColumnTable(names, rows)
+    block_index, is_in_window = _block_column(names, only, place), only.judge()
+    return ColumnTable(names, require_rows([row for row in rows if is_in_window(row[block_index])], only, place))
 
 
 def _block_column(names: list[str], only: RowWindow, place: str) -> int:
@@ -109,8 +120,8 @@ def require_distinct(names: list[str], place: str) -> None:
         raise InputError(f"{place}: expected columns of different names, found two columns of the same name")
 
 
-def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns of a .parquet file, and its rows.
+def parquet_table(place: str, only: RowWindow | None = None) -> ColumnTable:
+    """Return the columns and rows of a .parquet file.
 
     Args:
         only: Window to which the rows are restricted; None for all rows. Values of other rows are not converted.
@@ -134,11 +145,11 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
     except Exception:  # a file of another kind may raise anything
         raise InputError(f"{place}: expected a .parquet file, found one that cannot be read as such") from None
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return names, rows if only is None else require_rows(rows, only, place)
+    return ColumnTable(names, rows if only is None else require_rows(rows, only, place))
 
 
-def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns of a .csv or .parquet file, and its rows, restricted to the window `only` if it is given."""
+def column_table(place: str, only: RowWindow | None = None) -> ColumnTable:
+    """Return the columns and rows of a .csv or .parquet file, restricted to the window `only` if it is given."""
     return parquet_table(place, only) if place.endswith(".parquet") else csv_table(place, only)
 
 
@@ -150,25 +161,25 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     import pyarrow
 
     column = table.column(_block_column(list(table.column_names), only, place))
-    kind, types = column.type, pyarrow.types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    dated = only.type == "date"
-    if dated and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
+    types = pyarrow.types
+    arrow_type = column.type.value_type if types.is_dictionary(column.type) else column.type
+    by_date = only.type == "date"
+    if by_date and (types.is_date(arrow_type) or (types.is_timestamp(arrow_type) and arrow_type.tz is None)):
         in_window = cache(lambda day: contains_day(day, only))
-        return [in_window(day) for day in days(column, kind)]
-    text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)
-    if not text and (dated or not types.is_integer(kind)):
-        raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {kind}')
+        return [in_window(day) for day in days(column, arrow_type)]
+    is_text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_null(arrow_type)
+    if not is_text and (by_date or not types.is_integer(arrow_type)):
+        raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {arrow_type}')
     return list(map(only.judge(), column.to_pylist()))
 
 
-def days(column: Any, kind: Any) -> list[int | None]:
-    """Return dates and times as days since 1970-01-01. Years outside of Python's calendar are included."""
+def days(column: Any, arrow_type: Any) -> list[int | None]:
+    """Return the dates or timestamps of an arrow column as days since 1970-01-01. Years outside of Python's calendar are included."""
     import pyarrow
 
-    if not pyarrow.types.is_timestamp(kind):
+    if not pyarrow.types.is_timestamp(arrow_type):
         return [*column.cast(pyarrow.date32()).cast(pyarrow.int32()).to_pylist()]
-    per_day = PER_DAY[kind.unit]
+    per_day = PER_DAY[arrow_type.unit]
     return [None if value is None else value // per_day for value in column.cast(pyarrow.int64()).to_pylist()]
 
 
@@ -194,11 +205,12 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
         return f"{place}: row {row + 1:,}"
     with open(place, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
-        number, first_line = -1, 1  # row -1 has the names of the columns; a row may have several lines
-        for values in reader:
+        number, first_line = -1, 1  # number -1 is the row of the names
+        for values in reader:  # a row may have several lines, and an empty line is no row
             if values and number == row:
                 break
-            number, first_line = number + bool(values), reader.line_num + 1
+            number += bool(values)
+            first_line = reader.line_num + 1
     return f"{place}:{first_line}"
 
 
@@ -245,7 +257,7 @@ def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.gen
             because 1 and "1" would be two owners. The message shows no value.
     """
     place = f"{path}: {key}"
-    values = _listed(units, place)
+    values = _as_list(units, place)
     types = {type(value) for value in values}
     if any(map(_is_missing, values)):
         raise _refusal(place, "some that are missing")
@@ -269,7 +281,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     """Return the unit of each record, of shape (n,). A unit is an integer that identifies a pair of an owner and a block.
 
     The records of an owner are then bounded in each block separately. Otherwise the selection of records in one block would depend on the
-    owner's records in other blocks: if those of one block were removed, records of other blocks would take their places.
+    owner's records in other blocks, because records of another block would take the places of those that are removed.
 
     Args:
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
@@ -289,7 +301,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     return owner_codes * block_count + block_codes
 
 
-def _listed(units: Any, place: str) -> list[Any]:
+def _as_list(units: Any, place: str) -> list[Any]:
     """Return the owners as a list of Python's own types."""
     try:
         values = list(units.tolist() if hasattr(units, "tolist") else units)

@@ -31,7 +31,7 @@ def library(name: str) -> Any:
         raise Unavailable(f"language models: {name} is not installed: pip install 'dpcli[lm]'") from None
 
 
-def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table: str = "train") -> Any:
+def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], table: str = "train") -> Any:
     """Return a model or a tokenizer, loaded from a folder or by name. A name is downloaded only if it is neither a folder nor cached.
 
     Args:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
-from dpcli.train.tasks.lm_library import library, pretrained, quiet
+from dpcli.train.tasks.lm_library import library, load_pretrained, quiet
 from dpcli.train.tasks.lm_texts import tokenizer_source
 from dpcli.train.tasks.user_code import build_model, code_of
 
@@ -87,7 +87,7 @@ def causal_model(name: str, path: str, table: str = "train") -> nn.Module:
         name: Folder, or a name on the Hugging Face Hub, which the key `model` of the table states.
     """
     load = library("transformers").AutoModelForCausalLM.from_pretrained
-    loaded, report = pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
+    loaded, report = load_pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
     if report["missing_keys"]:
         absent = ", ".join(sorted(report["missing_keys"])[:SHOWN])
         raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} have none")

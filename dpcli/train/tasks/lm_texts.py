@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.files import column_table, in_blocks, json_lines, text_of
-from dpcli.train.tasks.lm_library import library, pretrained
+from dpcli.train.tasks.lm_library import library, load_pretrained
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int64]
 
-Text = str | Sequence[int]  # a text, or the token ids of a text
+Text = str | Sequence[int]  # a text, or its token ids
 PADDING = -100  # the label that torch's cross entropy ignores
 UNLIMITED = 10**9  # length above which a tokenizer warns; no text is this long, and texts are cut after tokenization
 
@@ -69,16 +70,16 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
     if ending in READERS:
         if not os.path.isfile(place):
             raise InputError(f"{path}: train.data: no such file: {source}")
-        texts = _checked(READERS[ending](place, train, rows), source, path)
+        texts = _require_equal_counts(READERS[ending](place, train, rows), source, path)
         if texts.units is None or texts.blocks is None:
             return texts
         return replace(texts, units=in_blocks(texts.units, texts.blocks, path).tolist())
     if ":" not in source:
         raise InputError(f"{path}: train.data: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
-    return _checked(_returned(private_result(source, path), train, source, path), source, path)
+    return _require_equal_counts(_texts_from_function(private_result(source, path), train, source, path), source, path)
 
 
-def _checked(texts: Texts, source: str, path: str) -> Texts:
+def _require_equal_counts(texts: Texts, source: str, path: str) -> Texts:
     """Return the texts unchanged. Raises InputError if there are none, or if the numbers of labels, units and texts differ."""
     for name, values in (("labels", texts.labels), ("units", texts.units)):
         if values is not None and len(values) != len(texts.texts):
@@ -88,7 +89,7 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
     return texts
 
 
-def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
+def _texts_from_function(parts: Any, train: Language, source: str, path: str) -> Texts:
     """Return the texts in the result of the user's function.
 
     The result has the texts, the labels if the task has labels, and the units if the file declares units.
@@ -102,11 +103,11 @@ def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
         parts = (parts,)
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         raise InputError(f"{path}: {source}: the function must return a tuple of {len(names)} lists, texts first")
-    return Texts(**{name: _listed(part, f"{path}: {source}") for name, part in zip(names, parts, strict=True)})
+    return Texts(**{name: _as_list(part, f"{path}: {source}") for name, part in zip(names, parts, strict=True)})
 
 
-def _listed(part: Any, place: str) -> list[Any]:
-    """Return a part of a function's result as a list. Raises InputError unless it is a list or an array."""
+def _as_list(part: Any, place: str) -> list[Any]:
+    """Return a list, a tuple or an array as a list. Raises InputError for any other value."""
     try:
         values = np.asarray(part).tolist() if hasattr(part, "dtype") else part
     except Exception:  # an array of another library may raise anything
@@ -147,11 +148,16 @@ def _columns(place: str, train: Language, only: RowWindow | None) -> Texts:
 
 
 def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
-    """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks a declared column."""
+    """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks a declared column.
+
+    Args:
+        rows: Rows as mappings from column names to values. A line of a .jsonl file may be another value, which is refused.
+    """
     label = train.label_column
+    declared = [name for name in (train.text, label, train.units) if name is not None]
     for row in rows:
-        for name in (train.text, label, train.units):
-            if name is not None and (not hasattr(row, "keys") or row.get(name) is None):
+        for name in declared:
+            if not hasattr(row, "keys") or row.get(name) is None:
                 raise InputError(f"{place}: expected {name!r} in every row, found a row without it{meant_in(row, [name])}")
     blocks = None
     if only is not None and only.block_part is not None:
@@ -230,7 +236,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
     if source == "bytes":
         return Bytes()
     load = library("transformers").AutoTokenizer.from_pretrained
-    return Pretrained(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED)))
+    return Pretrained(load_pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED)))
 
 
 def tokenizer_source(train: Language) -> str | None:
@@ -239,20 +245,32 @@ def tokenizer_source(train: Language) -> str | None:
     return train.tokenizer or (None if model_is_own_code else train.model)
 
 
-def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
+def require_tokens(tokens: Tokens | None, path: str) -> Tokens:
     """Return the tokenizer unchanged. Raises InputError if there is none, because texts need a tokenizer."""
     if tokens is None:
         raise InputError(f"{path}: train.tokenizer: a model of your own needs a tokenizer: bytes, a path or a name")
     return tokens
 
 
+class TokenRecords(NamedTuple):
+    """The records of a language task.
+
+    Attributes:
+        ids: Token ids as int32, of shape (n, T). T is at most train.context.
+        units: Owner of each record; None if the file does not declare units.
+    """
+
+    ids: Tensor
+    units: list[object] | None
+
+
 def records(
     source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str, rows: RowWindow | None = None
-) -> tuple[Tensor, list[object] | None]:
-    """Return the token ids of the records as int32, of shape (n, T), and the owner of each record. Without units, None replaces the owners.
+) -> TokenRecords:
+    """Return the records of a source as token ids.
 
-    T is at most train.context. A longer text is cut off. With record = "window", it becomes several records instead. Privacy then protects
-    each of these records. It protects the whole text only if train.units declares which records belong together.
+    A text with more than train.context tokens is cut off or, with record = "window", cut into several records. Privacy then protects each
+    window. It protects the whole text only if train.units declares which windows belong together.
 
     Args:
         rows: Window as for `texts_of`: .txt files and functions ignore it.
@@ -261,19 +279,19 @@ def records(
         InputError: The texts cannot be read, there are none, or a token id is not in the vocabulary.
     """
     texts = texts_of(source, train, path, rows)
-    rows_of_texts = [cut(text, train, tokens, path) for text in texts.texts]
-    ids = padded([row for rows_of_text in rows_of_texts for row in rows_of_text], vocabulary, path)
+    records_of_texts = [cut(text, train, tokens, path) for text in texts.texts]
+    ids = pad([*chain.from_iterable(records_of_texts)], vocabulary, path)
     if texts.units is None:
-        return ids, None
+        return TokenRecords(ids, None)
     units: list[object] = []
-    for rows_of_text, unit in zip(rows_of_texts, texts.units, strict=True):
-        units += [unit] * len(rows_of_text)
-    return ids, units
+    for records_of_text, unit in zip(records_of_texts, texts.units, strict=True):
+        units += [unit] * len(records_of_text)
+    return TokenRecords(ids, units)
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
     """Return the token ids of the records of one text. Each record has at most train.context ids."""
-    ids = encoded(text, tokens, path)
+    ids = encode(text, tokens, path)
     if train.record == "window":
         return [ids[start : start + train.context] for start in range(0, len(ids), train.context)]
     if isinstance(text, str) and tokens is not None and tokens.end is not None:
@@ -281,10 +299,10 @@ def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequen
     return [ids[: train.context]]
 
 
-def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
+def encode(text: Text, tokens: Tokens | None, path: str) -> Ids:
     """Return the token ids of a text. Ids are returned unchanged. Raises InputError if the text or the ids have the wrong form."""
     try:
-        ids = np.asarray(required_tokens(tokens, path).ids(text) if isinstance(text, str) else text)
+        ids = np.asarray(require_tokens(tokens, path).ids(text) if isinstance(text, str) else text)
     except (ValueError, TypeError, OverflowError):  # lone surrogates or nested lists; the original message would quote them
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids") from None
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
@@ -292,14 +310,14 @@ def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
     return ids.astype(np.int64)
 
 
-def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
+def pad(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     """Return the rows as one int32 tensor. Rows are padded at the end. Raises InputError for an id outside of the vocabulary."""
     longest = max((len(row) for row in rows), default=0)
     ids = np.full((len(rows), longest), PADDING, np.int32)
-    for place, row in zip(ids, rows, strict=True):
+    for padded_row, row in zip(ids, rows, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < vocabulary:
             raise InputError(f"{path}: train.tokenizer: expected token ids below the model's {vocabulary} (an id is not)")
-        place[: len(row)] = row
+        padded_row[: len(row)] = row
     return torch.from_numpy(ids)
 
 

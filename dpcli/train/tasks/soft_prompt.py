@@ -23,7 +23,7 @@ from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.files import held_out, owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, encoded, padded, required_tokens, synthetic_tokens, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, encode, pad, require_tokens, synthetic_tokens, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:
     """Return the learning problem that [train] describes. Raises InputError if its model or its texts cannot be read."""
-    model, tokens = language_model(train, path), required_tokens(tokens_of(train, path), path)
+    model, tokens = language_model(train, path), require_tokens(tokens_of(train, path), path)
     vocabulary_size = vocabulary(model, path)
     label_tokens = verbalizers(train, tokens, vocabulary_size, path)
     private = texts_of(train.data, train, path, rows)
-    records = labelled(private, train, tokens, vocabulary_size, path)
+    records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
     public = None
     if train.public == "held-out":
-        chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
-        records, public = select(records, ~chosen), select(records, chosen)
+        is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        records, public = select(records, ~is_public), select(records, is_public)
     elif train.public is not None:
         public = public_records(train, tokens, vocabulary_size, path)
     measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
@@ -67,11 +67,11 @@ def public_records(
     """
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
-        records = labelled(private, train, tokens, vocabulary_size, path)
-        chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
-        return select(records, chosen)
+        records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
+        is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        return select(records, is_public)
     public = texts_of(train.public or "", replace(train, units=None), path)
-    return labelled(public, train, tokens, vocabulary_size, path)
+    return tokenize_with_labels(public, train, tokens, vocabulary_size, path)
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> Tensor:
@@ -79,16 +79,16 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: s
 
     Raises InputError if two labels have the same token, or a token is not in the model's vocabulary.
     """
-    chosen = train.verbalizers or train.labels
-    first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
+    words = train.verbalizers or train.labels
+    first_tokens = [next(iter(tokens.ids(word)), -1) for word in words]
     if len(set(first_tokens)) < len(first_tokens):
-        raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(chosen)}")
+        raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
     if not all(0 <= token < vocabulary_size for token in first_tokens):
-        raise InputError(f"{path}: train.verbalizers: expected words whose tokens the model has, found {first_names(chosen)}")
+        raise InputError(f"{path}: train.verbalizers: expected words whose tokens the model has, found {first_names(words)}")
     return torch.tensor(first_tokens)
 
 
-def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> tuple[Tensor, Tensor]:
+def tokenize_with_labels(texts: Texts, train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> tuple[Tensor, Tensor]:
     """Return the token ids of texts, of shape (n, T), and their labels, of shape (n,)."""
     ids = prompts(texts.texts, train, tokens, vocabulary_size, path)
     return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
@@ -96,12 +96,12 @@ def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, vocabulary_size: i
 
 def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> Tensor:
     """Return the token ids of texts inserted into the template, of shape (n, T). A text that is too long is cut off."""
-    prefix, suffix = (encoded(part, tokens, path) for part in train.template.split("{text}"))
+    prefix, suffix = (encode(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(prefix) - len(suffix)
     if room < 1:
         raise InputError(f"{path}: train.context: the template leaves no room for the text")
-    rows = [np.concatenate([prefix, encoded(text, tokens, path)[:room], suffix]) for text in texts]
-    return padded(rows, vocabulary_size, path)
+    rows = [np.concatenate([prefix, encode(text, tokens, path)[:room], suffix]) for text in texts]
+    return pad(rows, vocabulary_size, path)
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
@@ -118,9 +118,13 @@ def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int
         raise InputError(f"{path}: train.labels: a label in the data is not declared") from None
 
 
-def select(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the selected texts and their labels."""
-    return batch[0][chosen], batch[1][chosen]
+def select(batch: tuple[Tensor, Tensor], selected: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the selected texts and their labels.
+
+    Args:
+        selected: Whether each text is selected, of shape (n,).
+    """
+    return batch[0][selected], batch[1][selected]
 
 
 def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def private_result(target: str, path: str) -> Any:
         raise InputError(f"{target}: raised {raised_at(error)}") from error
 
 
-def called_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of a function that is called with records.
 
     Raises:

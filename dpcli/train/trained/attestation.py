@@ -12,7 +12,7 @@ import binascii
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.certify.named_certificate import named_proof
@@ -47,11 +47,12 @@ def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
     description.require_unchanged(*description.files)
     plan = confirmed_plan(description, plan_of(description.path(PIPELINE)))
     predicate = _predicate(description)
+    adapter_files = sorted(description.files.keys() - {*RUN_FILES})
     if certificate is not None:
         predicate["certificate"] = _proof_data(description, plan, certificate)
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
+        "subject": [_resource(name, description.files[name]) for name in (MODEL, *adapter_files)],
         "predicateType": PREDICATE_TYPE,
         "predicate": predicate,
     }
@@ -81,11 +82,6 @@ def _proof_data(description: Description, plan: TrainingPlan, certificate: str) 
 def text_of(statement: dict[str, Any]) -> bytes:
     """Return the bytes of an attestation. Repeated attestations of a run have the same bytes."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _adapter(description: Description) -> list[str]:
-    """Return the names of the files of the adapter, which contain weights in the format of PEFT."""
-    return sorted(description.files.keys() - {*RUN_FILES})
 
 
 def confirmed_plan(description: Description, plan: TrainingPlan) -> TrainingPlan:
@@ -165,7 +161,7 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
     Raises:
         InputError: The file is no attestation by dpcli, or the folder has no run with a description.
     """
-    stated, signed = _read(file)
+    stated, is_signed = _read(file)
     description_in(folder)
     proof = stated["predicate"].get("certificate")
     try:
@@ -174,11 +170,22 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
         problems = (str(refusal),)
     if proof is not None and certificate is None:
         problems = (*problems, "the attestation names a certificate: give it by --certificate, so that it is checked too")
-    return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"], None if problems else proof)
+    return Verification(folder, file, problems, is_signed, stated["predicate"]["guarantee"], None if problems else proof)
 
 
-def _read(file: str) -> tuple[dict[str, Any], bool]:
-    """Return the statement in a file, and whether its envelope has signatures. The envelope may be in a Sigstore bundle.
+class SavedStatement(NamedTuple):
+    """A statement in a file.
+
+    Attributes:
+        is_signed: Whether the envelope of the statement has signatures.
+    """
+
+    content: dict[str, Any]
+    is_signed: bool
+
+
+def _read(file: str) -> SavedStatement:
+    """Return the statement in a file. The statement may be in an envelope, and the envelope in a Sigstore bundle.
 
     Raises InputError if the file contains no statement by dpcli.
     """
@@ -188,11 +195,11 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
             raise ValueError("too long")
         content = json.loads(data, object_pairs_hook=unique_names)
         envelope = content.get("dsseEnvelope", content)
-        signed = False
+        is_signed = False
         if "payload" in envelope:
             if envelope["payloadType"] != PAYLOAD_TYPE:
                 raise ValueError("payloadType")
-            signed = any(envelope.get("signatures", ()))
+            is_signed = any(envelope.get("signatures", ()))
             content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
         if (content["_type"], content["predicateType"]) != (STATEMENT_TYPE, PREDICATE_TYPE):
             raise ValueError("_type")
@@ -200,7 +207,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
             raise ValueError("guarantee")
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
         raise InputError(f"{file}: not {KIND}, nor a signed envelope of one") from None
-    return content, signed
+    return SavedStatement(content, is_signed)
 
 
 def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:

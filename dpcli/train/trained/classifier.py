@@ -16,7 +16,7 @@ from dpcli.train.plan.settings_classification import DIGITS, Classification
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, labelled_records
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
-from dpcli.train.tasks.encoding import encoded
+from dpcli.train.tasks.encoding import encode_columns
 from dpcli.train.tasks.files import column_table
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import private_result
@@ -74,7 +74,7 @@ def _columns(place: str, train: Classification, shape: tuple[int, ...], block_co
     names, rows = column_table(place)
     if train.columns is not None:
         table = {name: [row[number] for row in rows] for number, name in enumerate(names)}
-        return encoded(table, train, place)
+        return encode_columns(table, train, place)
     columns = [number for number, name in enumerate(names) if name not in (train.label, train.units, block_column)]
     if train.label is None and len(columns) == shape[0] + 1:
         columns = columns[:-1]
@@ -126,7 +126,7 @@ class Classifier(TrainedModel):
         if self.train.columns is None:
             raise InputError(f"{place}: expected an array, because the run declares no columns, found a table")
         columns = {name: list(table[name]) for name in self.train.columns if name in table}
-        return encoded(columns, self.train, place)
+        return encode_columns(columns, self.train, place)
 
     def _as_trained(self, inputs: NDArray[Any], place: str) -> NDArray[Any]:
         """Return inputs unchanged. Raises InputError unless their shape and range are those of training."""

@@ -16,7 +16,7 @@ from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records
 from dpcli.train.tasks.learning import Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import language_model, logits
-from dpcli.train.tasks.lm_texts import Tokens, encoded, required_tokens, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Tokens, encode, require_tokens, texts_of, tokens_of
 from dpcli.train.tasks.soft_prompt import accuracy, prompts, scores, verbalizers
 from dpcli.train.tasks.soft_prompt import public_records as labelled_records
 from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, label_predictions, place_of
@@ -79,8 +79,8 @@ class TrainedLanguageModel(TrainedModel):
         Raises:
             InputError: The prompt has no token, or a token that is not in the model's vocabulary.
         """
-        tokenizer = required_tokens(self.tokens, self.description.folder)
-        ids = encoded(prompt, tokenizer, "--prompt").tolist()
+        tokenizer = require_tokens(self.tokens, self.description.folder)
+        ids = encode(prompt, tokenizer, "--prompt").tolist()
         if not ids or max(ids) >= self.vocabulary:
             raise InputError("--prompt: expected a text of tokens in the model's vocabulary, found an empty text or another token")
         generator = torch.Generator()
@@ -163,6 +163,6 @@ def text_classifier(train: SoftPrompt, description: Description) -> TextClassifi
     """Return the classifier that [train] describes. Raises InputError if it cannot be built."""
     place = place_of(description, train.model)
     model, vocabulary_size = language_model(train, place), description.count("vocabulary")
-    tokens = required_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
+    tokens = require_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
     label_tokens = verbalizers(train, tokens, vocabulary_size, place)
     return TextClassifier(model, train, description, tokens, vocabulary_size, label_tokens)

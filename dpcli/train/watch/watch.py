@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
     from dpcli.random.subsets import Indices
-    from dpcli.train.watch.engine import MeasuredNoise
     from dpcli.train.watch.loader import DrawnBatches
+    from dpcli.train.watch.noise_measurement import MeasuredNoise
 
 CALLBACKS = {
     "transformers": "dpcli.train.watch.transformers_callback:TrainerWatch",
@@ -41,12 +41,13 @@ class Watch(Displayed):
     watch states no epsilon: `dpcli account` prints the epsilon of the file, which holds for a loop that does everything the file declares.
 
     Attributes:
+        plan: Plan of the training run that the file declares.
         observed: Findings on the sampling, the clipping and the noise, in words.
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
         batches: Number of batches that the loader drew.
-        wrong: First contradiction, in words; "" if there is none.
-        drawn: Test of the loader's batches; None if there is none.
+        wrong: First contradiction between the loop and the file, in words; "" if there is none.
+        drawn: Test of the loader's batches against the sampling scheme; None if there is none.
         noise: Measurement of the noise; None without an Opacus optimizer.
         handles: Handles that remove the registered hooks.
     """
@@ -64,8 +65,8 @@ class Watch(Displayed):
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
-        wrong = "; contradicts the file: no guarantee" if self.wrong else ""
-        return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{wrong}"
+        ending = "; contradicts the file: no guarantee" if self.wrong else ""
+        return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{ending}"
 
     def follow(self, optimizer: Any, loader: Any, accumulated: int = 1, taken: int = 0) -> None:
         """Observe a loop from now on. The callbacks call this method when training starts.
@@ -145,62 +146,65 @@ class Watch(Displayed):
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
             return  # the entry, or the step, to which a batch belongs is unknown
-        if not report_batches(loader, self._batch):
+        if not report_batches(loader, self._test_batch):
             return
         count = len(loader.dataset)
         if count > self.plan.size:
             self.refuse("sampling", f"{count:,} records, where the file declares {self.plan.size:,}")
         scheme = self.plan.stages[0].entry.sampling
-        in_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
-        self.drawn = None if in_turns else batches_of(scheme, self.plan.size, count)
-        any_order = not in_turns and (self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches))
+        takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
+        self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
+        any_order = not takes_turns and (self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches))
         torch_sampler = torch_sampler_name(loader)
         if torch_sampler and scheme is not None and not any_order:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
         rate = opacus_rate(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
-            words = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
-            self.refuse("sampling", f"{words} (Opacus samples at rate 1 / len(loader), whatever the batch size)")
+            problem = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
+            self.refuse("sampling", f"{problem} (Opacus samples at rate 1 / len(loader), whatever the batch size)")
 
     def follow_optimizer(self, optimizer: Any, taken: int = 0) -> None:
         """Observe an optimizer. The arguments are those of `follow`. Raises InputError if the optimizer contradicts the file."""
-        from dpcli.train.watch.engine import MeasuredNoise, contradiction, layers_of, opacus_in, steps_of
+        from dpcli.train.watch.noise_measurement import MeasuredNoise, contradiction, layers_of, opacus_in, steps_of
 
         layers = layers_of(optimizer)
-        taken = max(taken, steps_of(layers[-1]))
-        missed = max(0, taken - self.steps)
-        self.unwatched += missed
-        self.batches += missed
-        self.steps += missed
-        self.handles.append(layers[-1].register_step_pre_hook(self._step))
+        earlier_steps = max(0, max(taken, steps_of(layers[-1])) - self.steps)
+        self.unwatched += earlier_steps
+        self.batches += earlier_steps
+        self.steps += earlier_steps
+        self.handles.append(layers[-1].register_step_pre_hook(self._count_step))
         opacus_optimizer = opacus_in(layers)
         if opacus_optimizer is None:
             return
         multiplier, norm = self.plan.stages[0].noise_multiplier, self.plan.train.clipping.norm
-        words = contradiction(opacus_optimizer, multiplier, norm)
-        if words:
-            self.refuse("noise", f"an Opacus optimizer with {words}")
+        problem = contradiction(opacus_optimizer, multiplier, norm)
+        if problem:
+            self.refuse("noise", f"an Opacus optimizer with {problem}")
         self.observed["clipping"] = f"by Opacus to norm {norm:g}; Opacus' code was not checked"
         self.noise = MeasuredNoise(opacus_optimizer, multiplier, norm)
-        self.handles.append(self.noise.watch(self._noise))
+        self.handles.append(self.noise.watch(self._report_noise))
 
-    def _batch(self, batch: Indices) -> None:
+    def _test_batch(self, batch: Indices) -> None:
         """Test a batch of the loader. Raises InputError if it contradicts the file."""
         self.batches += 1
         if self.drawn is None:
             return
-        words = self.drawn.add(batch)
-        if words:
-            self.refuse("sampling", words)
+        problem = self.drawn.add(batch)
+        if problem:
+            self.refuse("sampling", problem)
         self.observed["sampling"] = CONSISTENT
 
-    def _noise(self, words: str) -> None:
-        """Handle the result of a measurement of the noise. Raises InputError unless `words` is ""."""
-        if words:
-            self.refuse("noise", words)
+    def _report_noise(self, problem: str) -> None:
+        """Store the result of a measurement of the noise. Raises InputError if it contradicts the file.
+
+        Args:
+            problem: Description of how the noise contradicts the file; "" if it does not.
+        """
+        if problem:
+            self.refuse("noise", problem)
         self.observed["noise"] = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
 
-    def _step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _count_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer. Raises InputError if all declared steps were taken, or if the loader drew no batch for it."""
         if self.steps >= self.planned:
             self.refuse("steps", f"another step after the {self.planned:,} declared steps")
@@ -211,7 +215,12 @@ class Watch(Displayed):
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 
     def refuse(self, part: str, words: str) -> NoReturn:
-        """Record that the loop contradicts the file, and raise InputError. `report` keeps the first contradiction."""
+        """Record that the loop contradicts the file, and raise InputError. `report` shows the first contradiction.
+
+        Args:
+            part: Part of the run, such as "sampling".
+            words: Description of what contradicts the file.
+        """
         self.wrong = self.wrong or f"{part}: {words}"
         raise InputError(f"{self.plan.path}: {part}: expected what the file declares, found {words}")
 

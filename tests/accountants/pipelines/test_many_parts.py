@@ -15,7 +15,7 @@ from dpcli.accountants.advanced import ACCOUNTANT as ADVANCED
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.known import one_of_each
+from dpcli.exam.questions import question_sample
 from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import load
 from dpcli.file.pipeline.resolve import resolve
@@ -77,7 +77,7 @@ def test_a_few_parts_plan_the_grid_of_many() -> None:
 @pytest.mark.parametrize("step", by_tier(5, 1, None))
 def test_a_lattice_is_of_losses_that_differ_from_nothing(step: int) -> None:
     """An atom at 0 is no unit: a grid of whole parts of it would be made without rounds, and coarser. step: one of so many questions."""
-    for question in islice(chain.from_iterable(one_of_each(kind, str(SEED)) for kind in MECHANISMS), 0, None, step):
+    for question in islice(chain.from_iterable(question_sample(kind, str(SEED)) for kind in MECHANISMS), 0, None, step):
         for mechanism, count in question.steps:
             with suppress(NotRepresentable):
                 for loss in mechanism.losses():

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 from unittest import mock
 
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Totals
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.selection import SparseVectorLaws
@@ -110,7 +111,7 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
             return [f"{kind} with {law}, {same} with {again}"]
         release = releases[0]
         if kind in ("vector", "keyed"):
-            found += _vector(release, before, after, law)
+            found += _vector(one, release, before, after, law)
             releases.pop(0)
         elif kind in ("bounded-range", "permute-and-flip"):
             choices, reach, epsilon = law
@@ -137,7 +138,8 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
     return found
 
 
-def _vector(release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
+def _vector(one: PricedQuery, release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
+    """Where keys are not declared, a key that one table lacks counts as 0 there: a sum is told of keys that the histogram has shown."""
     keys = release.keys
     if isinstance(before, dict):
         everywhere = before.keys() | after.keys()
@@ -153,8 +155,13 @@ def _vector(release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> It
             yield f"a key of its own with more than {keys['max_rows']} rows"
         if max(moves, default=0) > keys["max_rows"]:
             yield f"a key moves by {max(moves)}"
+        both = 2 if one.setting.adjacency is Adjacency.REPLACE_ONE else 1
+        if sum(1 for each in moves if each) > both * keys["max_groups"]:
+            yield f"{moves}: more than {keys['max_groups']} keys of each version move"
+        if law.spread != keys.get("scale", keys.get("sigma")):
+            yield f"{law}, priced as {dict(keys)}"
         return
-    if before.keys() != after.keys() if isinstance(before, dict) else False:
+    if isinstance(before, dict) and before.keys() != after.keys() and not one.query.shows_keys:
         yield f"keys {before.keys() ^ after.keys()} are in one of them alone"
     if release.type == "discrete-laplace":
         if not isinstance(law, DiscreteLaplaceLaw) or law.scale != keys["scale"] or l1 > keys["sensitivity"]:

@@ -85,7 +85,8 @@ def test_the_largest_move_of_all_quantiles_is_told_in_rows(
         ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
         ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
         ({"measure": "top-k", "column": "name", "top": 2}, "domain = [...]"),
-        ({"measure": "sum", "column": "age", "by": ["name"]}, "domain = [...]"),
+        ({"measure": "sum", "column": "age", "by": ["name"]}, 'keys = "threshold"'),
+        ({"measure": "quantile", "column": "age", "by": ["name"]}, "domain = [...]"),
         ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
     ],
 )
@@ -133,6 +134,13 @@ def test_a_date_is_no_key_and_cannot_be_declared(query: Mapping[str, Any], key: 
 def test_a_column_is_a_key_once(query: Mapping[str, Any]) -> None:
     tables = document({"name": "q", "by": ["state", "state"], "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
     with pytest.raises(InvalidFile, match='different columns, found "state" again'):
+        parse(text_of(tables), "file.toml")
+
+
+@of_each("query", [{"measure": "quantile"}, {"measure": "mode"}, {"measure": "top-k", "top": 1}])
+def test_a_choice_by_its_own_column_is_refused_and_a_count_is_advised(query: Mapping[str, Any]) -> None:
+    tables = document({"name": "q", "column": "age", "by": ["age"], "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    with pytest.raises(InvalidFile, match=r'measure = "count" with by = \["age"\] counts the rows .*, found "age"'):
         parse(text_of(tables), "file.toml")
 
 

@@ -20,7 +20,7 @@ from dpcli.train.engine.book_keeping import COMPOUNDS, BookKeeping
 from dpcli.train.engine.clip import LARGEST, SMALLEST, Automatic, Clip, Flat, PerLayer
 from dpcli.train.engine.layers import RULES
 from dpcli.train.engine.method import Method
-from dpcli.train.engine.operands import FACTORS
+from dpcli.train.engine.operands import VJPS
 from dpcli.train.engine.pieces import Outer
 from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, Vectorised
@@ -140,7 +140,7 @@ def test_every_layer_with_a_rule_is_here() -> None:
         node: Any = waiting.pop()
         seen.add(node.name())
         waiting += [following for following, _ in node.next_functions if following is not None]
-    assert set(FACTORS) <= seen
+    assert set(VJPS) <= seen
 
 
 def bounded(name: str, way: str, size: float, weight: float, kind: torch.dtype, clip: Clip) -> None:

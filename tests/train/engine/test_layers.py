@@ -36,10 +36,10 @@ def agrees(module: nn.Module, inputs: Tensor) -> None:
             alone = pieces[name].select(torch.tensor([row]))
             torch.testing.assert_close(pieces[name].rows()[row], gradient, rtol=1e-9, atol=1e-10)
             torch.testing.assert_close(pieces[name].squares()[row], gradient.square().sum(), rtol=1e-9, atol=1e-10)
-            torch.testing.assert_close(alone.weighted(factors[row : row + 1]), factors[row] * gradient, rtol=1e-9, atol=1e-10)
+            torch.testing.assert_close(alone.weighted_sum(factors[row : row + 1]), factors[row] * gradient, rtol=1e-9, atol=1e-10)
     for piece in pieces.values():
         expected = torch.einsum("b,b...->...", factors, piece.rows())
-        torch.testing.assert_close(piece.weighted(factors), expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(piece.weighted_sum(factors), expected, rtol=1e-9, atol=1e-10)
 
 
 @given(few, st.lists(few, max_size=2), st.integers(1, 9), st.integers(1, 9), st.booleans(), seeds)
@@ -142,7 +142,7 @@ def test_several_uses_of_one_table(size: int, looked_up: int, multiplied: int, p
         piece = merge(chosen)
         torch.testing.assert_close(piece.rows(), rows)
         torch.testing.assert_close(piece.squares(), rows.square().sum((1, 2)), rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(piece.weighted(factors), torch.einsum("b,bij->ij", factors, rows))
+        torch.testing.assert_close(piece.weighted_sum(factors), torch.einsum("b,bij->ij", factors, rows))
 
 
 @pytest.mark.parametrize(("positions", "form"), [(1, Outer), (2, Outer), (20, PlainRows)])

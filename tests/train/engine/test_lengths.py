@@ -22,7 +22,7 @@ def test_a_weighted_product_does_not_depend_on_how_its_sides_lie() -> None:
         first, (p, d) = case
         left, right, factors = torch.randn(4, 5, p).double(), torch.randn(4, 5, d).double(), torch.rand(4).double()
         one, other = (laid(side, turn) for side, turn in zip((left, right), first, strict=True))
-        found = Outer(one, other, torch.Size((p, d))).weighted(factors)
+        found = Outer(one, other, torch.Size((p, d))).weighted_sum(factors)
         torch.testing.assert_close(found, torch.einsum("b,btp,btd->pd", factors, left, right))
 
     require_each(itertools.product([(False, False), (True, False), (False, True), (True, True)], [(2, 7), (7, 2), (3, 3)]), check)

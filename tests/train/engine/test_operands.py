@@ -12,7 +12,7 @@ from torch.nn import functional
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.method import Unsuitable
-from dpcli.train.engine.operands import FACTORS
+from dpcli.train.engine.operands import VJPS
 from dpcli.train.engine.sums import clipped_sums
 from tests.cases import require_each
 from tests.train.engine.families import PLACES, Forward, Standing
@@ -132,7 +132,7 @@ def test_a_factor_gives_the_gradient_of_each_operand() -> None:
         "DivBackward0": torch.div,
         "PreluKernelBackward0": functional.prelu,
     }
-    assert set(operators) == {name for name in FACTORS if name not in ("ExpandBackward0", "RepeatBackward0")}
+    assert set(operators) == {name for name in VJPS if name not in ("ExpandBackward0", "RepeatBackward0")}
     for name, operator in operators.items():
         x, y = (torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((4, 3), (3,)))
         output = operator(x, y)
@@ -140,5 +140,5 @@ def test_a_factor_gives_the_gradient_of_each_operand() -> None:
         gradient = torch.randn_like(output)
         exact = torch.autograd.grad(output, (x, y), gradient, retain_graph=True)
         for operand in (0, 1):
-            rows = FACTORS[name](output.grad_fn, operand)(gradient)
+            rows = VJPS[name](output.grad_fn, operand)(gradient)
             assert torch.allclose(rows if operand == 0 else rows.sum(0), exact[operand]), (name, operand)

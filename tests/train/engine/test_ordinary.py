@@ -26,7 +26,7 @@ def trains(program: Program) -> None:
     model, batch = program.model(), program.data()
     engine = ClippedGradients(model, program.loss, CLIP)
     engine.rehearse(draws_like(batch))
-    engine.checked(batch, random.randrange(RECORDS))
+    engine.checked_sums(batch, random.randrange(RECORDS))
     sums = engine(batch)
     assert sums.count == RECORDS and bool(sums.finite.all())
     one = torch.utils._pytree.tree_map(lambda leaf: leaf[:1], batch)
@@ -71,5 +71,5 @@ def test_gradients_that_the_caller_holds_stay() -> None:
     model = torch.nn.Linear(3, 2)
     model.weight.grad = torch.full((2, 3), 7.0)
     engine = ClippedGradients(model, lambda model, batch: model(batch).sum(1), CLIP)
-    engine.checked(torch.randn(4, 3), 1)
+    engine.checked_sums(torch.randn(4, 3), 1)
     assert torch.equal(model.weight.grad, torch.full((2, 3), 7.0)) and model.bias.grad is None

@@ -85,7 +85,7 @@ def test_against_one_example_at_a_time(name: str) -> None:
     engine = ClippedGradients(model, loss, CLIP)
     for size in (4, 1):
         batch = draw(size)
-        sums = engine.checked(batch, 0)
+        sums = engine.checked_sums(batch, 0)
         assert distance(sums.gradients, clipped_sum(gradients(model, loss, batch, size), CLIP)) <= 1e-9 * CLIP.bound
     assert engine.method.name == method, engine.describe()
 
@@ -97,7 +97,7 @@ def test_recurrent_layers_in_single_precision_are_followed(kind: Any) -> None:
     """There torch has operators of its own for them, with a memory that only they read."""
     model, (x, targets) = Recurrent(kind), sequences(4)
     engine = ClippedGradients(model, classification, CLIP)
-    sums = engine.checked((x.float(), targets), 2)
+    sums = engine.checked_sums((x.float(), targets), 2)
     assert engine.describe() == "book-keeping"
     expected = clipped_sum(gradients(model, classification, (x.float(), targets), 4), CLIP)
     assert distance(sums.gradients, expected) <= 1e-4 * CLIP.bound

@@ -637,7 +637,7 @@ def parts(name: str, drawn: Drawn) -> Example:
 
 
 WAYS: dict[Rule, Callable[[str, Drawn], Example]] = {
-    moves.unchanged: conjugated,
+    moves.elementwise_move: conjugated,
     moves.view: viewed,
     moves.permute: permuted,
     moves.expand: expanded,

@@ -79,10 +79,10 @@ def test_a_batch_that_turns_out_to_need_it_is_taken_one_at_a_time() -> None:
     model.head = nn.Sequential(nn.Dropout(0.5), model.head)  # type: ignore[assignment]
     batch = torch.randint(0, 8, (SIZE, 4)), torch.arange(SIZE) % LABELS
     engine = ClippedGradients(model, loss, Flat(1.0))
-    engine.checked(batch, 3)
+    engine.checked_sums(batch, 3)
     batch[0][0, 0] = 11
     for row in (3, 0):
-        assert bool(engine.checked(batch, row).finite.all())
+        assert bool(engine.checked_sums(batch, row).finite.all())
     assert engine.method.name == "loop" and engine.describe() == "book-keeping"
 
 
@@ -91,9 +91,9 @@ def test_a_batch_on_which_the_method_fails_is_taken_one_at_a_time() -> None:
     records, engine = data(), ClippedGradients(Net(), RIGHT_LOSSES["ctc"], Flat(1.0))
     engine.rehearse(lambda count: (torch.randn(count, WIDTH), torch.zeros(count, dtype=torch.long)))
     assert engine.method.name == "vmap"
-    assert bool(engine.checked(records, 3).finite.all())
+    assert bool(engine.checked_sums(records, 3).finite.all())
     assert engine.method.name == "loop" and engine.describe().startswith("vmap")
-    engine.settle()
+    engine.fix_description()
     assert engine.describe() == "loop; not vmap: it fails on some batches"
 
 
@@ -152,7 +152,7 @@ def test_a_model_that_shows_a_tensor_or_a_shape_is_taken_as_any_other() -> None:
 
     records = torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS
     engine = ClippedGradients(of(showing), loss, Flat(1.0))
-    engine.checked(records, 3)
+    engine.checked_sums(records, 3)
     assert engine.describe() == "book-keeping"
 
 

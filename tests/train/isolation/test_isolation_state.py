@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.audit import own_code as user_code  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.isolation.kept_state import state  # noqa: E402
+from dpcli.train.isolation.kept_state import reachable_state  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.isolation import mixing_models as models  # noqa: E402
 
@@ -123,11 +123,11 @@ class Counting(models.Net):
 def test_a_count_of_calls_is_seen() -> None:
     def check(name: str) -> None:
         model = Counting(COUNTERS[name]())
-        before = state(model, models.loss)
-        before.require_same(state(model, models.loss))
+        before = reachable_state(model, models.loss)
+        before.require_same(reachable_state(model, models.loss))
         model(torch.zeros(2, models.WIDTH))
         with pytest.raises(InputError, match="that training does not change"):
-            before.require_same(state(model, models.loss))
+            before.require_same(reachable_state(model, models.loss))
 
     require_each(COUNTERS, check)
 
@@ -140,17 +140,17 @@ def test_a_hook_on_every_module_is_looked_into() -> None:
 
     handle = torch.nn.modules.module.register_module_forward_hook(count)
     try:
-        before = state(model, models.loss)
+        before = reachable_state(model, models.loss)
         model(torch.zeros(2, models.WIDTH))
         with pytest.raises(InputError, match="that training does not change"):
-            before.require_same(state(model, models.loss))
+            before.require_same(reachable_state(model, models.loss))
     finally:
         handle.remove()
 
 
 def test_the_systems_random_numbers_are_refused() -> None:
     with pytest.raises(InputError, match="found the operating system's; draw them with torch"):
-        state(Counting(random.SystemRandom().random), models.loss)
+        reachable_state(Counting(random.SystemRandom().random), models.loss)
 
 
 class Recomputed(models.Net):
@@ -166,13 +166,13 @@ def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.Monke
     user_code._libraries_elsewhere.cache_clear()
     try:
         model = Recomputed()
-        before = state(model, models.loss)
+        before = reachable_state(model, models.loss)
         monkeypatch.setattr(checkpoint, "compiled", True, raising=False)
-        before.require_same(state(model, models.loss))
+        before.require_same(reachable_state(model, models.loss))
         counting = Counting(Slots())
-        before = state(counting, models.loss)
+        before = reachable_state(counting, models.loss)
         counting(torch.zeros(2, models.WIDTH))
         with pytest.raises(InputError, match="that training does not change"):
-            before.require_same(state(counting, models.loss))
+            before.require_same(reachable_state(counting, models.loss))
     finally:
         user_code._libraries_elsewhere.cache_clear()

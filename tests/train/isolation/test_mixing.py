@@ -191,7 +191,7 @@ def test_a_model_that_keeps_records_apart_is_let_in(part: int) -> None:
         forget()
         records, engine = models.data(), ClippedGradients(models.RIGHT[name](), models.loss, Flat(1.0))
         engine.rehearse(draws_like(records))
-        assert bool(engine.checked(records, 3).finite.all())
+        assert bool(engine.checked_sums(records, 3).finite.all())
 
     require_each([*models.RIGHT][part::2], let_in)
 
@@ -244,7 +244,7 @@ class Counted(models.Net):
 def test_a_log_of_the_backward_pass_is_let_in() -> None:
     engine = ClippedGradients(Counted(), models.loss, Flat(1.0))
     engine.rehearse(draws_like(models.data()))
-    assert bool(engine.checked(models.data(), 3).finite.all())
+    assert bool(engine.checked_sums(models.data(), 3).finite.all())
 
 
 class Sleeper(models.Net):
@@ -259,10 +259,10 @@ def test_what_begins_to_mix_later_is_stopped_before_noise(mode: bool, tmp_path: 
     monkeypatch.chdir(tmp_path)
     records = models.data()
     engine = ClippedGradients(Sleeper().train(mode), models.loss, Flat(1.0))
-    engine.checked(records, 3)
+    engine.checked_sums(records, 3)
     Path("now").touch()
     with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
-        engine.checked(records, 3)
+        engine.checked_sums(records, 3)
 
 
 def test_after_the_first_steps_one_of_eight_is_compared_at_random(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,14 +273,14 @@ def test_after_the_first_steps_one_of_eight_is_compared_at_random(tmp_path: Path
     alone = checked_sums.norm_alone
     monkeypatch.setattr(checked_sums, "norm_alone", lambda *given: compared.append(engine.step) or alone(*given))
     for _ in range(per_example.ALWAYS_CHECKED + 400):
-        engine.checked(records, 3)
+        engine.checked_sums(records, 3)
     first = [*range(1, per_example.ALWAYS_CHECKED + 1)]
     assert compared[: len(first)] == first
     later = len(compared) - len(first)
     assert 8 <= later <= 120, later  # binomial(400, 1/8) is outside with probability below 1e-14
     Path("now").touch()
     with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
-        deque((engine.checked(records, 3) for _ in range(400)), maxlen=0)
+        deque((engine.checked_sums(records, 3) for _ in range(400)), maxlen=0)
 
 
 @pytest.mark.sampled(1)
@@ -288,7 +288,7 @@ def test_after_the_first_steps_one_of_eight_is_compared_at_random(tmp_path: Path
 def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> None:
     records, engine = models.data(), ClippedGradients(models.RIGHT[name](), models.loss, Flat(1.0))
     for row in range(0, models.RECORDS, 7):
-        engine.checked(records, row)
+        engine.checked_sums(records, row)
     assert engine.program is not None and engine.program.random
 
 
@@ -307,7 +307,7 @@ def test_one_mask_for_all_is_the_one_of_the_example_that_is_taken_alone(wide: in
     assert engine.method.name == "book-keeping"
     for size in (2, 5, 10, 20):
         for row in range(size):
-            engine.checked((records[0][:size], records[1][:size]), row)
+            engine.checked_sums((records[0][:size], records[1][:size]), row)
 
 
 def test_the_statement_says_what_is_the_users_own(books: Ledger) -> None:

@@ -160,14 +160,14 @@ def test_a_step_that_changes_what_it_reads_itself_is_refused_before_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that leaves something changed is found on made-up records, and accuses nobody after the charge."""
-    real = per_example.ClippedGradients.checked
+    real = per_example.ClippedGradients.checked_sums
 
     def checked(self: Any, batch: Any, row: int) -> Any:
         found = real(self, batch, row)
         self.model.body[0].kept = object()
         return found
 
-    monkeypatch.setattr(per_example.ClippedGradients, "checked", checked)
+    monkeypatch.setattr(per_example.ClippedGradients, "checked_sums", checked)
     books = books_of(tmp_path)
     with pytest.raises(InputError, match="kept: expected as the last private step left it"):
         begun("dense", books)

@@ -79,7 +79,7 @@ def test_an_error_of_a_step_shows_no_record(where: str, tmp_path: Path) -> None:
 
 def test_a_method_that_a_batch_rules_out_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement has what was chosen on made-up records: a change says something of the records that caused it, and of their number."""
-    real = per_example.ClippedGradients.checked
+    real = per_example.ClippedGradients.checked_sums
 
     def checked(self: Any, batch: Any, row: int) -> Any:
         if Path("runs/own/state.pt").exists():
@@ -89,7 +89,7 @@ def test_a_method_that_a_batch_rules_out_is_not_told(tmp_path: Path, monkeypatch
     def ruled_out(self: Any, batch: Any) -> Any:
         raise Unsuitable(f"body: expected {len(batch[0])} examples, found {SECRET}")
 
-    monkeypatch.setattr(per_example.ClippedGradients, "checked", checked)
+    monkeypatch.setattr(per_example.ClippedGradients, "checked_sums", checked)
     Path("quiet.py").write_text(HEAD + "loss = plain\n")
     task = 'task = "custom"\ndata = "quiet:records"\nmodel = "quiet:model"\nloss = "quiet:loss"\nlearning_rate = 0.1'
     Path("own.toml").write_text(FILE.replace('task = "loop"', task))

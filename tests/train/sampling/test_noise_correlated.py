@@ -32,7 +32,17 @@ from dpcli.mechanisms.noise.correlated import (
     square_root,
 )
 from dpcli.random.streams import SeededStream, SystemStream
-from dpcli.train.noise import Banded, BufferedToeplitz, Correlated, Noise, Tree, best_toeplitz, noise_of, optimised, prefix_error
+from dpcli.train.noise import (
+    Banded,
+    BufferedToeplitz,
+    Correlated,
+    Noise,
+    Tree,
+    best_toeplitz,
+    noise_of,
+    optimise_banded,
+    prefix_error,
+)
 from tests.cases import require_each
 from tests.command import ROOT
 from tests.train.sampling.draws import flat
@@ -68,7 +78,7 @@ def encoder(spec: CorrelatedSpec) -> Matrix:
     if isinstance(spec, TreeSpec):
         return np.array([[float(first <= column < last) for column in range(n)] for first, last in spans(spec)])
     if isinstance(spec, BandedSpec):
-        columns = optimised(n, min(spec.bands, n))
+        columns = optimise_banded(n, min(spec.bands, n))
         return np.array([[columns[j, i - j] if 0 <= i - j < columns.shape[1] else 0.0 for j in range(n)] for i in range(n)])
     column = [coefficient(spec, k) for k in range(n)]
     return np.array([[column[row - k] if k <= row else 0.0 for k in range(n)] for row in range(n)])
@@ -184,7 +194,7 @@ def patterns(steps: int, most: int, apart: int) -> Iterator[tuple[int, ...]]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("steps", "bands"), [(1, 1), (9, 1), (12, 3), (30, 8), (30, 30)])
 def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_square_root(steps: int, bands: int) -> None:
-    columns = optimised(steps, bands)
+    columns = optimise_banded(steps, bands)
     assert np.abs(np.linalg.norm(columns, axis=1) - 1.0).max() <= 1e-14
     assert all(columns[t, lag] == 0.0 for t in range(steps) for lag in range(bands) if t + lag >= steps)
     found = float(prefix_error(torch.tensor(columns)))
@@ -252,7 +262,7 @@ sampling = {{ scheme = "poisson", batch_size = 500 }}
 
 def test_nothing_near_an_optimised_matrix_is_better() -> None:
     """Columns moved at random and made as long again: to second order none has less error, one by one or together."""
-    columns, rng = torch.tensor(optimised(16, 4)), np.random.default_rng()
+    columns, rng = torch.tensor(optimise_banded(16, 4)), np.random.default_rng()
     least = float(prefix_error(columns))
     for _ in range(200):
         moved = columns + 1e-2 * torch.tensor(rng.standard_normal((16, 4))) * (columns != 0.0)

@@ -21,10 +21,10 @@ from dpcli.random.streams import (
     Stream,
     SystemStream,
     box_muller,
-    cryptographic,
+    float32_normals,
     insecure_seed,
+    is_cryptographic,
     normals,
-    singles,
     system_entropy,
 )
 from tests.cases import require_each
@@ -65,7 +65,7 @@ def test_draws_are_standard_normal(path: str, stream: Stream, p: float) -> None:
 
 @pytest.mark.parametrize(("stream", "p"), [(SeededStream(1), P), (SystemStream(), RARE)])
 def test_single_precision_draws_have_the_scale(stream: Stream, p: float) -> None:
-    drawn = singles(300_001, 0.7, stream)
+    drawn = float32_normals(300_001, 0.7, stream)
     assert drawn.dtype == np.float32 and len(drawn) == 300_001
     assert kstest(drawn / 0.7, "norm").pvalue > p
     assert variance_p(drawn, 0.49) > p
@@ -76,8 +76,8 @@ def test_single_precision_draws_have_no_smaller_scale() -> None:
     def check(std: float) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             scales: list[float] = []
-            monkeypatch.setattr(randomness, "_filled", lambda stream, drawn, scale: scales.append(scale) or drawn)
-            singles(3, std, SystemStream())
+            monkeypatch.setattr(randomness, "_fill", lambda stream, drawn, scale: scales.append(scale) or drawn)
+            float32_normals(3, std, SystemStream())
             assert std <= scales[0] <= std * (1.0 + 2e-7) + 2e-45
 
     require_each([0.7, 0.1, 3.0, 1e-40, 1e-60], check)
@@ -92,7 +92,7 @@ def test_fresh_entropy_goes_in_before_every_draw(monkeypatch: pytest.MonkeyPatch
     assert len(set(added)) == 3 and all(len(entropy) == 32 for entropy in added)
 
 
-PATHS_OF_NOISE = {**PATHS, "singles": lambda stream, count: singles(count, 1.0, stream)}
+PATHS_OF_NOISE = {**PATHS, "singles": lambda stream, count: float32_normals(count, 1.0, stream)}
 
 
 @pytest.mark.parametrize("path", PATHS_OF_NOISE)
@@ -118,8 +118,8 @@ def test_the_outermost_words_give_finite_numbers() -> None:
 
 
 def test_large_draws_take_the_fast_generator_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cryptographic(10**7, SystemStream()) and not cryptographic(10**7 + 1, SystemStream())
-    assert not cryptographic(1, SeededStream(1))
+    assert is_cryptographic(10**7, SystemStream()) and not is_cryptographic(10**7 + 1, SystemStream())
+    assert not is_cryptographic(1, SeededStream(1))
     monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", 10)
     monkeypatch.setattr(randomness, "box_muller", lambda stream, count: np.zeros(count))
     assert not normals(10, SystemStream()).any()

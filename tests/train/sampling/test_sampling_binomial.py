@@ -9,7 +9,7 @@ from math import comb
 import numpy as np
 
 from dpcli.random.streams import SeededStream
-from dpcli.random.subsets import PRECISION, Binomial, table
+from dpcli.random.subsets import PRECISION, Binomial, binomial_table
 from tests.cases import require_each
 from tests.train.sampling.draws import Scripted, binomial_fit
 
@@ -28,7 +28,7 @@ def distribution(trials: int, rate: Fraction) -> list[Fraction]:
 def test_the_table_holds_the_exact_distribution() -> None:
     def check(case: tuple[tuple[int, Fraction], int]) -> None:
         (trials, rate), bits = case
-        exact, found = distribution(trials, rate), table(trials, rate, bits)
+        exact, found = distribution(trials, rate), binomial_table(trials, rate, bits)
         before = exact[found.first - 1] if found.first else Fraction(0)
         assert before * 2**bits <= found.before <= 2 ** (bits // 2)
         for low, high, value in zip(found.lower, found.upper, exact[found.first :], strict=False):

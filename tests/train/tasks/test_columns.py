@@ -26,7 +26,7 @@ from dpcli.train.plan.settings import read_train
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import arrays
 from dpcli.train.tasks.classification import loss_of
-from dpcli.train.tasks.encoding import encoded, input_names, label_codes
+from dpcli.train.tasks.encoding import encode_columns, input_names, label_codes
 from tests.cases import require_each
 from tests.command import dpcli
 
@@ -123,7 +123,7 @@ def test_a_number_may_be_a_category(folder: Path) -> None:
     chosen = train(FILE.replace('["CA", "NY"]', '["1", "2"]'))
     table = {"age": [30.0] * 4, "hours": [1] * 4, "state": [1.0, np.int64(2), "1", float("nan")]}
     expected = [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
-    assert encoded(table, chosen, "here")[:, 3:].tolist() == expected
+    assert encode_columns(table, chosen, "here")[:, 3:].tolist() == expected
 
 
 class Absent:
@@ -138,7 +138,7 @@ def outcome(values: list[Any], chosen: Classification) -> list[Any]:
     found: list[Any] = []
     for table in ({"age": values, "state": ["CA"] * len(values)}, {"age": [30] * len(values), "state": values}):
         try:
-            found.append(encoded({**table, "hours": [1] * len(values)}, chosen, "here")[0].tolist())
+            found.append(encode_columns({**table, "hours": [1] * len(values)}, chosen, "here")[0].tolist())
         except InputError as problem:
             found.append(str(problem))
     return found
@@ -191,7 +191,7 @@ def test_a_category_is_the_same_however_the_rest_of_its_column_had_to_be_written
     chosen = train(FILE.replace('["CA", "NY"]', json.dumps(domain)))
     column = [value for alike in SAME for value in alike]
     table = {"age": [30] * len(column), "hours": [1] * len(column), "state": column}
-    found = encoded(table, chosen, "here")[:, 3:].argmax(1).tolist()
+    found = encode_columns(table, chosen, "here")[:, 3:].argmax(1).tolist()
     places = {text: place for place, text in enumerate([*domain, "other", ""])}
     assert found == [places[alike[0]] for alike in SAME for _ in alike]
     labels = train(labels='["1.0", "2020-01-01"]').labels
@@ -210,7 +210,7 @@ def test_a_record_is_encoded_by_itself_and_within_bounds(rows: list[tuple[Any, A
     chosen = train()
 
     def of(rows: list[tuple[Any, Any, Any]]) -> Any:
-        return encoded(dict(zip(("age", "hours", "state"), zip(*rows, strict=True), strict=True)), chosen, "here")
+        return encode_columns(dict(zip(("age", "hours", "state"), zip(*rows, strict=True), strict=True)), chosen, "here")
 
     together = of(rows)
     assert np.isfinite(together).all() and np.abs(together).max() <= 1.0

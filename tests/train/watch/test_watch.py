@@ -273,7 +273,7 @@ def test_opacus_behind_a_right_sampler_is_seen_and_states_no_epsilon() -> None:
 
 def test_a_layer_without_a_gradient_in_some_steps_accuses_nobody() -> None:
     """Each tensor's noise is compared with as many numbers as it had."""
-    from dpcli.train.watch.engine import MeasuredNoise
+    from dpcli.train.watch.noise_measurement import MeasuredNoise
 
     class Optimizer:
         loss_reduction = "sum"

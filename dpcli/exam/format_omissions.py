@@ -1,7 +1,7 @@
-"""Tests of output formats by random documents.
+"""Tests of output formats by random documents, in whose words an omission can be recognised.
 
-Every word of a document can be recognised in the output. `left_out` looks for each word that the format must show. Each of `OMISSIONS`
-leaves out or changes one item before a document is rendered, and `left_out` must detect this.
+`rendering_faults` looks for every word that a format must show. Each of `OMISSIONS` leaves out or changes one item before a document is
+rendered, and `rendering_faults` must detect this.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FORMATS
@@ -124,7 +124,7 @@ def numbers(value: Any) -> set[float]:
 
 
 def must_show(document: Document, part: str) -> set[str]:
-    """Return the words that a format must show if it shows a part. For a check that passed, only the name is required."""
+    """Return the words that a format must show if it shows a part. Of a check that passed, it must show only the name."""
     if part == "checks":
         failures = [check.message for check in document.checks if check.waived or not check.passed]
         return words([check.name for check in document.checks]) | words(failures)
@@ -213,12 +213,7 @@ MILDER: dict[str, Callable[[Any], Any]] = {
 Render = Callable[[Document], str]
 
 
-def rendering(name: str, render: Callable[..., str]) -> Render:
-    """Return the format's rendering function. A format for a screen gets a wide screen."""
-    return (lambda document: render(document, width=WIDTH)) if for_screen(name) else render
-
-
-def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
+def rendering_faults(name: str, render: Render, document: Document) -> Iterator[str]:
     """Yield each fault of a rendering: omitted words or numbers, failures that it shows as milder ones, and invisible characters.
 
     Args:
@@ -246,21 +241,27 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
 
 
 @functools.cache
-def documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
-    """Return DOCUMENTS random documents, each with its rendering by the format. They are cached, as each omission uses them."""
+def drawn_documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
+    """Return DOCUMENTS random drawn_documents, each with its rendering by the format. They are cached, as each omission uses them."""
     drawn = [DrawnDocument(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
-    return tuple((document, render_of(name)(document)) for document in drawn)
+    return tuple((document, renderer(name)(document)) for document in drawn)
 
 
-def render_of(name: str) -> Render:
-    """Return the rendering function of a registered format."""
-    return rendering(name, load(FORMATS[name]))
+def renderer(name: str) -> Render:
+    """Return the rendering function of a registered format. A format for a screen gets a wide screen."""
+    render = load(FORMATS[name])
+    if for_screen(name):
+        return functools.partial(render, width=WIDTH)
+    return cast("Render", render)
 
 
-def undetected(name: str, omission: str, seed: str) -> bool:
+def undetected_in_format(name: str, omission: str, seed: str) -> bool:
     """Return whether an omission before rendering changes the format's output, and the exam does not detect it."""
-    render, omit = render_of(name), OMISSIONS[omission]
-    affected = [document for document, text in documents(name, seed) if render(omit(document)) != text]
-    return bool(affected) and not any(
-        next(left_out(name, lambda d: render(omit(d)), document), None) is not None for document in affected
-    )
+    render, omit = renderer(name), OMISSIONS[omission]
+
+    def render_without_item(document: Document) -> str:
+        return render(omit(document))
+
+    affected = [document for document, text in drawn_documents(name, seed) if render_without_item(document) != text]
+    detected = (any(True for _ in rendering_faults(name, render_without_item, document)) for document in affected)
+    return bool(affected) and not any(detected)

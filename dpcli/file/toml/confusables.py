@@ -39,14 +39,14 @@ _CONFUSABLES: Mapping[int, Any] = {
 }
 
 
-def looks(name: str) -> str:
+def skeleton(name: str) -> str:
     """Return the skeleton of a name. Names that look alike have equal skeletons.
 
     Compatibility forms, case, accents, outer spaces and invisible characters are removed. Each confusable letter is replaced by the Latin
     letter that it resembles.
     """
-    folded = unicodedata.normalize("NFKD", name).casefold()
-    plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in _UNSEEN_CATEGORIES)
+    lowered = unicodedata.normalize("NFKD", name).casefold()
+    plain = "".join(c for c in lowered if c not in _BLANK and unicodedata.category(c) not in _UNSEEN_CATEGORIES)
     base = unicodedata.normalize("NFKD", "".join(map(_base_letter, plain)))
     words = " ".join(base.split())
     shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice: a letter may resemble an i, which resembles an l
@@ -55,22 +55,22 @@ def looks(name: str) -> str:
 
 @cache
 def letters() -> dict[str, list[tuple[int, int]]]:
-    """Return the rules of `looks` as tables of code points, for a function in PostgreSQL that receives names in NFKD form.
+    """Return the rules of `skeleton` as tables of code points, for a function in PostgreSQL that receives names in NFKD form.
 
     Returns:
         "letters" has pairs of a character and the character that replaces it. "gone" has ranges of characters that skeletons omit. A
         character that is replaced by two (\u00df) is in neither.
     """
-    replacements = [(ord(" "), ord(looks("_")))]  # a space between words; outer spaces are removed
+    replacements = [(ord(" "), ord(skeleton("_")))]  # a space between words; outer spaces are removed
     removed: list[tuple[int, int]] = []
     for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):
-        skeleton = looks(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
-        if not skeleton and removed and removed[-1][1] == code - 1:
+        folded = skeleton(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
+        if not folded and removed and removed[-1][1] == code - 1:
             removed[-1] = (removed[-1][0], code)
-        elif not skeleton and not chr(code).isspace():
+        elif not folded and not chr(code).isspace():
             removed.append((code, code))
-        elif len(skeleton) == 1 and skeleton != chr(code):
-            replacements.append((code, ord(skeleton)))
+        elif len(folded) == 1 and folded != chr(code):
+            replacements.append((code, ord(folded)))
     return {"letters": replacements, "gone": removed}
 
 

@@ -1,4 +1,4 @@
-"""Questions to accountants with answers that are known from an enumeration, and the comparison with the replies of an accountant."""
+"""Questions to accountants whose answers are known from an enumeration, and the replies of an accountant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, che
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
-from dpcli.exam.enumeration.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
+from dpcli.exam.enumeration.bracket import BEYOND, EPSILONS, ROUNDING, reference_pipeline, situations, worst_deltas
 from dpcli.exam.enumeration.drawing_records import Situation
 from dpcli.exam.enumeration.references import Reference
 from dpcli.file.pipeline.resolve import resolve, steps_of
@@ -25,7 +25,7 @@ SURELY_BELOW = 1.0 - 1e-6  # factor that makes an enumerated delta smaller than 
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ExamQuestion:
     """A question about steps whose worst release is known from an enumeration.
 
     Attributes:
@@ -50,7 +50,7 @@ class Known:
     @property
     def deltas(self) -> tuple[float, ...]:
         """Return the enumerated delta at each of POINTS. It is too small by at most the reference's `loss`, relative to the true delta."""
-        return worst(self.reference, self.situation)
+        return worst_deltas(self.reference, self.situation)
 
     def is_worst_case(self, i: int) -> bool:
         """Return whether the enumeration at POINTS[i] is the worst case over all data, so that it limits lower bounds too.
@@ -78,7 +78,7 @@ class Reply:
     most_lower: float = math.inf
 
     @property
-    def false(self) -> bool:
+    def is_false(self) -> bool:
         """Return whether the enumeration contradicts the reply."""
         if self.bound is None:
             return True
@@ -96,25 +96,25 @@ class Reply:
 
 
 @functools.cache
-def known(kind: str) -> tuple[Known, ...]:
+def questions_about(kind: str) -> tuple[ExamQuestion, ...]:
     """Return a question for every meaningful situation of a mechanism type's references."""
     result = []
     for reference, scheme, situation in situations(kind):
         with suppress(InputError):
-            charges = resolve(parsed(reference, scheme, situation), situation.group)
-            result.append(Known(reference, scheme, situation, steps_of(charges)))
+            charges = resolve(reference_pipeline(reference, scheme, situation), situation.group)
+            result.append(ExamQuestion(reference, scheme, situation, steps_of(charges)))
     return tuple(result)
 
 
-def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
+def question_sample(kind: str, seed: str) -> tuple[ExamQuestion, ...]:
     """Return a random question for each adjacency and scheme."""
-    random, questions = Random(f"{seed}/{kind}"), list(known(kind))
-    random.shuffle(questions)
-    chosen = {(question.adjacency, question.scheme): question for question in questions}
+    random, shuffled = Random(f"{seed}/{kind}"), list(questions_about(kind))
+    random.shuffle(shuffled)
+    chosen = {(question.adjacency, question.scheme): question for question in shuffled}
     return tuple(replace(question, points=(random.choice(question.points),)) for question in chosen.values())
 
 
-def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
+def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterator[Reply]:
     """Yield the accountant's replies. There is no reply to a question for which the accountant has no number."""
     # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
@@ -130,7 +130,7 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Repl
                     yield Reply(f"{question.label}: {error}", None)
 
 
-def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
+def _epsilons(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
     """Yield replies about epsilon near the enumerated delta at POINTS[i].
 
     The first reply is at a smaller delta, and limits the upper bound. The second is at a larger delta, and limits the lower bound. Rounding
@@ -147,7 +147,7 @@ def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Repl
         yield Reply(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
 
 
-def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
+def _delta(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
     """Yield the reply about delta at POINTS[i]."""
     exact = question.deltas[i]
     least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3

@@ -16,10 +16,10 @@ from dpcli.train.watch.loader import ALARM
 
 # Attributes in which the wrappers of accelerate, Opacus and Lightning store the optimizer that they wrap.
 INNER = ("optimizer", "original_optimizer", "_optimizer")
-# Two numbers of noise count as equal below this difference, in standard deviations. Each is computed by a rounded subtraction.
+# Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction.
 EQUAL = 1e-3
-HEAD = 16  # count of numbers of a step's noise that are compared with later steps
-FEWEST = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
+MOST_COMPARED = 16  # largest count of the numbers of a step's noise that are compared with later steps
+FEWEST_EQUAL = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
 
 
 def layers_of(optimizer: Any) -> list[Any]:
@@ -41,7 +41,9 @@ def steps_of(optimizer: Any) -> int:
 def opacus_in(layers: list[Any]) -> Any:
     """Return the Opacus optimizer among the optimizers; None if there is none."""
     module = sys.modules.get("opacus.optimizers.optimizer")
-    return None if module is None else next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
+    if module is None:
+        return None
+    return next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
 
 
 def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -> str:
@@ -49,6 +51,8 @@ def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -
 
     Args:
         opacus_optimizer: Optimizer of Opacus. More noise than declared contradicts nothing.
+        noise_multiplier: Noise multiplier that the file declares.
+        norm: Clipping norm that the file declares.
     """
     if not opacus_optimizer.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):  # 1e-12: both may be rounded in the last digits
         return f"noise multiplier {opacus_optimizer.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
@@ -61,12 +65,15 @@ def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -
 class MeasuredNoise:
     """A measurement of the noise that Opacus adds to its clipped sums. It covers each tensor over all steps.
 
+    Noise is measured in units of the declared standard deviation, noise_multiplier times norm. Parameters are numbered in the order of the
+    optimizer.
+
     Attributes:
         opacus_optimizer: Opacus optimizer that adds the noise.
-        squares: Sum of the squares of the noise by position of the parameter, in units of the declared variance.
+        squares: Sum of the squares of the noise of each parameter.
         numbers: Count of the numbers in each of these sums.
         steps: Count of the steps in which each parameter had a gradient.
-        heads: First numbers of each step's noise, in units of the declared standard deviation.
+        first_numbers: First numbers of the noise of each step.
     """
 
     opacus_optimizer: Any
@@ -75,7 +82,7 @@ class MeasuredNoise:
     squares: dict[int, float] = field(default_factory=dict)
     numbers: Counter[int] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
-    heads: list[Tensor] = field(default_factory=list)
+    first_numbers: list[Tensor] = field(default_factory=list)
 
     def watch(self, report: Callable[[str], None]) -> Any:
         """Register a hook that measures each step and reports the result of `measure`. Return the handle that removes the hook."""
@@ -89,9 +96,9 @@ class MeasuredNoise:
     def measure(self, optimizer: torch.optim.Optimizer) -> str:
         """Measure the noise of the next step. Return a description of how it contradicts the file; "" if it does not.
 
-        An optimizer contradicts the file by its settings, by a gradient without a clipped sum, and by noise that is smaller than declared,
-        the same in all numbers of a tensor, or that of an earlier step. A parameter without a gradient is not measured in that step. The
-        probability that a correct run is accused of too little noise is at most 10^-9.
+        A step contradicts the file if a setting of the optimizer does, or if a gradient has no clipped sum. Its noise contradicts the file
+        if it is smaller than declared, equal in all numbers of a tensor, or equal to the noise of an earlier step. A parameter without a
+        gradient is not measured in that step. The probability that a correct run is accused of too little noise is at most 10^-9.
         """
         opacus_optimizer = self.opacus_optimizer
         problem = contradiction(opacus_optimizer, self.noise_multiplier, self.norm)
@@ -111,14 +118,14 @@ class MeasuredNoise:
             noise = parameter.grad.double() * divisor - clipped.double().view_as(parameter)
             noises[position] = noise.flatten() / (self.noise_multiplier * self.norm)
         for position, noise in noises.items():
-            problem = self._too_small(position, noise)
+            problem = self._small_noise(position, noise)
             if problem:
                 return problem
-        return self._repeated([*noises.values()]) if noises else ""
+        return self._repeated_noise([*noises.values()]) if noises else ""
 
-    def _too_small(self, position: int, noise: Tensor) -> str:
+    def _small_noise(self, position: int, noise: Tensor) -> str:
         """Return a message if the noise of a tensor is smaller than declared or constant; "" otherwise."""
-        if len(noise) >= FEWEST and float(noise.max() - noise.min()) < EQUAL:
+        if len(noise) >= FEWEST_EQUAL and float(noise.max() - noise.min()) < EQUAL:
             return "the same noise in every number of a tensor"
         self.squares[position] = self.squares.get(position, 0.0) + float(noise.square().sum())
         self.numbers[position] += len(noise)
@@ -133,11 +140,11 @@ class MeasuredNoise:
         log_level = math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))
         return f"noise of {math.sqrt(ratio):.3g} times the declared size" if log_chance < log_level else ""
 
-    def _repeated(self, noises: list[Tensor]) -> str:
+    def _repeated_noise(self, noises: list[Tensor]) -> str:
         """Return a message if an earlier step had the same noise in its first numbers; "" otherwise."""
-        from_each = max(1, HEAD // len(noises))
-        head = torch.cat([noise[:from_each].cpu() for noise in noises])[:HEAD]
-        comparable = [earlier for earlier in self.heads if len(earlier) == len(head) >= FEWEST]
-        repeated = any(bool(((head - earlier).abs() < EQUAL).all()) for earlier in comparable)
-        self.heads.append(head)
-        return "the noise of an earlier step again" if repeated else ""
+        count_of_each = max(1, MOST_COMPARED // len(noises))
+        first_numbers = torch.cat([noise[:count_of_each].cpu() for noise in noises])[:MOST_COMPARED]
+        comparable = [earlier for earlier in self.first_numbers if len(earlier) == len(first_numbers) >= FEWEST_EQUAL]
+        is_repeated = any(bool(((first_numbers - earlier).abs() < EQUAL).all()) for earlier in comparable)
+        self.first_numbers.append(first_numbers)
+        return "the noise of an earlier step again" if is_repeated else ""

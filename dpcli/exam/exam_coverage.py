@@ -10,8 +10,8 @@ from itertools import chain
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.exam.enumeration.bracket import draws_within_a_run
-from dpcli.exam.known import answers, known
 from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.questions import questions_about, replies
 from dpcli.exam.subjects import SEED, drawn
 
 SEEDS = 3  # number of seeds with which files are drawn; one seed alone might miss a combination
@@ -27,44 +27,45 @@ class Combination:
     accountant: str
 
 
-def sound() -> tuple[str, ...]:
+def sound_accountants() -> tuple[str, ...]:
     """Return the names of the accountants whose numbers are bounds."""
     return tuple(name for name, target in ACCOUNTANTS.items() if load(target).sound)
 
 
 @functools.cache
-def meaningful(kind: str) -> frozenset[Combination]:
-    """Return the combinations that occur in valid files, with every sound accountant. The files are drawn at random.
+def valid_combinations(kind: str) -> frozenset[Combination]:
+    """Return the combinations that occur in valid files, which are drawn at random, with every sound accountant.
 
-    Samples that are drawn within a run are left out: an enumeration knows whole runs, so that the type's own tests compare them.
+    Samples that are drawn within a run are left out, because an enumeration covers only whole runs.
     """
     seeds = (str(SEED), *(f"{SEED}/{k}" for k in range(1, SEEDS)))
     subjects = chain.from_iterable(drawn(kind, seed) for seed in seeds)
     pairs = {(subject.adjacency, subject.scheme) for subject in subjects if not draws_within_a_run(kind, subject.scheme)}
-    return frozenset(_with(kind, pairs, sound()))
+    return frozenset(_combinations(kind, pairs, sound_accountants()))
 
 
-def enumerated(kind: str) -> set[Combination]:
+def enumerated_combinations(kind: str) -> set[Combination]:
     """Return the combinations, with every sound accountant, whose bounds are compared with an enumeration."""
-    return _with(kind, {(statement.adjacency, statement.scheme) for statement in known(kind)}, sound())
+    return _combinations(kind, {(question.adjacency, question.scheme) for question in questions_about(kind)}, sound_accountants())
 
 
-def under_laws(kind: str) -> set[Combination]:
+def combinations_under_laws(kind: str) -> set[Combination]:
     """Return the combinations for which the laws of any mechanism are tested, with the few accountants that the laws use."""
-    return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
+    return _combinations(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
-def _with(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
+def _combinations(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
     """Return every (adjacency, scheme) pair combined with every accountant."""
     return {Combination(kind, *pair, name) for pair in pairs for name in accountants}
 
 
-EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the stronger examination first
+# The examinations by their letters in LEGEND, the stronger one first.
+EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated_combinations, "L": combinations_under_laws}
 
 
-def unexamined(kind: str) -> frozenset[Combination]:
+def combinations_without_enumeration(kind: str) -> frozenset[Combination]:
     """Return the combinations of valid files that no enumeration covers."""
-    return meaningful(kind) - enumerated(kind)
+    return valid_combinations(kind) - enumerated_combinations(kind)
 
 
 def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
@@ -75,7 +76,7 @@ def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}
-        pairs = {(combination.adjacency, combination.scheme) for combination in meaningful(kind).union(*examined.values())}
+        pairs = {(combination.adjacency, combination.scheme) for combination in valid_combinations(kind).union(*examined.values())}
         for adjacency, scheme in sorted(pairs):
             cells = ((name, _cell(Combination(kind, adjacency, scheme, name), examined)) for name in ACCOUNTANTS)
             yield " ".join([f"{kind:18} {adjacency:11} {scheme:13}", *(f"{cell:{len(name)}}" for name, cell in cells)])
@@ -87,13 +88,11 @@ def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> st
     if not accountant.sound:
         return "~"
     letters = "".join(letter for letter, combinations in examined.items() if combination in combinations)
-    questions = [
-        question
-        for question in known(combination.kind)
-        if (question.adjacency, question.scheme) == (combination.adjacency, combination.scheme)
-    ]
-    silent = bool(questions) and next(answers(accountant, questions), None) is None
-    return "-" if silent else letters or "!"
+    situation = (combination.adjacency, combination.scheme)
+    questions = [question for question in questions_about(combination.kind) if (question.adjacency, question.scheme) == situation]
+    if questions and next(replies(accountant, questions), None) is None:
+        return "-"
+    return letters or "!"
 
 
 LEGEND = (

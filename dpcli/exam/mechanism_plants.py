@@ -10,7 +10,7 @@ from unittest import mock
 
 from dpcli.analysis import account as accounting
 from dpcli.base.errors import InputError, NotRepresentable
-from dpcli.exam.enumeration.bracket import Bracket, parsed, row, situations
+from dpcli.exam.enumeration.bracket import Bracket, reference_pipeline, row, situations
 from dpcli.exam.enumeration.drawing_records import Situation
 from dpcli.exam.enumeration.references import Reference
 from dpcli.exam.mechanism_laws import copies
@@ -129,7 +129,7 @@ honest = functools.cache(row)
 def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
     """Return whether the bug changes the charges of a reference. Accountants are asked only about such references."""
     try:
-        pipeline = parsed(reference, scheme, situation)
+        pipeline = reference_pipeline(reference, scheme, situation)
     except InputError:
         return False  # The file is invalid in this situation.
     try:
@@ -151,7 +151,7 @@ def breaks_step_count(subject: Subject) -> bool:
     return False
 
 
-def undetected(kind: str, plant: str) -> bool:
+def undetected_in_mechanism(kind: str, plant: str) -> bool:
     """Return whether the exam misses a planted bug.
 
     A bug is missed if it lowers an upper bound, and the exam finds neither a false bracket nor a wrong number of steps.

@@ -1,0 +1,58 @@
+"""Measures by keys that need not be declared: a key is shown if enough rows or units have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from dpcli.base.fields import DELTA, Key, Reader
+from dpcli.file.toml.findings import Problem
+from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey
+from dpcli.release.query import NoisyQuery, QueryRelease
+
+HIDDEN = "keys that few units have are not shown"
+HIDDEN_COUNTS = (
+    f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then the interval is too high, and "
+    "its confidence is lower than stated"
+)
+OF_BY = Reader("by", lambda query: bool(query.by))
+OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenKeysQuery(NoisyQuery):
+    """A measure whose keys are all declared keys, or those keys in the data whose noisy count passes a threshold."""
+
+    undeclared: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
+
+    keys: Annotated[
+        Literal["declared", "threshold"],
+        Key("keys of the answer: all declared keys, or keys that enough units have", reader=OF_BY),
+    ] = "declared"
+    delta: Annotated[
+        float | None, Key("largest probability that a key which only one unit has is shown", DELTA, reader=OF_THRESHOLD)
+    ] = None
+
+    @property
+    def shows_keys(self) -> bool:
+        return self.keys == "threshold"
+
+    def problems(self) -> Iterator[Problem]:
+        yield from NoisyQuery.problems(self)
+        if self.shows_keys and not self.delta:
+            yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
+
+    def shown(self, counts: NumbersByKey, release: QueryRelease) -> NumbersByKey:
+        """Return the noisy counts of the keys that are shown: all keys, or those whose noisy count exceeds the mechanism's threshold."""
+        if not self.shows_keys:
+            return counts
+        return {key: count for key, count in counts.items() if count > release.keys["threshold"]}
+
+    def covers(self, release: QueryRelease) -> str:
+        """Return which errors an interval covers that uses the noisy counts of a mechanism, which may choose the keys too."""
+        return f"{NOISE_ALONE}; {HIDDEN_COUNTS.format(release.keys['threshold'])}" if self.shows_keys else NOISE_ALONE
+
+    def shown_words(self, release: QueryRelease, counted: str = "rows") -> str:
+        """Return a clause that says when a key is shown; "" if all declared keys are."""
+        return f"; a key is shown if its noisy count of {counted} exceeds {release.keys['threshold']:,}" if self.shows_keys else ""
