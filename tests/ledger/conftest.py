@@ -98,6 +98,8 @@ class Database:
         off = [f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in GUARDED]
         self.cluster.run("SET search_path = dpcli", *off, statement, database=self.name)
 
+    by_force_and_guarded = by_force  # functions of the database keep the number of the last entry, not guards
+
     def without_schema(self) -> None:
         self.cluster.run(OTHERS, "DROP SCHEMA IF EXISTS dpcli CASCADE", database=self.name)
 
