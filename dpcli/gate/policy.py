@@ -272,7 +272,10 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
 
 
 def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
-    """Yield a warning for each rule that applies to none of the judged files, unless its pattern matches other files of the repository."""
+    """Yield a warning for each rule that applies to none of the judged files.
+
+    There is none for a rule whose pattern matches other files of the repository, but no judged file.
+    """
     for index, rule in enumerate(policy.rule):
         if any(rule.applies(path, pipeline, policy.path) for path, pipeline in judged):
             continue
