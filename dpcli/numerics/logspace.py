@@ -1,6 +1,6 @@
 """Arithmetic on the logarithms of probabilities. They do not underflow, and keep their digits however small the probability is.
 
-The first functions take a float. Those whose name ends in _array, and the others that are annotated so, work element by element.
+A function takes what its annotations say: a float, or an array, on which it works element by element unless its docstring says otherwise.
 """
 
 from __future__ import annotations

@@ -36,6 +36,9 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
 
     Args:
         source: Folder, or a name on the Hugging Face Hub.
+        key: Key of the file that has the source, for messages.
+        path: Path of the file, to which a folder is relative.
+        table: Table of the key, for messages.
         load: Function from_pretrained of a class of transformers.
 
     Raises:
@@ -51,7 +54,7 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
             return load(place if local else source, local_files_only=True, trust_remote_code=False)
     except UNREADABLE as problem:
         if local:
-            raise _unread(source, key_place, "a folder from which neither can be read", problem) from None
+            raise _unread(source, key_place, "a folder that transformers cannot load", problem) from None
         if CACHED_ONLY.get():
             raise Unavailable(str(_unread(source, key_place, "a name that is not cached here", problem))) from None
     try:
