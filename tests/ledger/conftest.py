@@ -70,6 +70,14 @@ class File:
                 connection.execute(f"DROP TRIGGER {name}")
             connection.execute(statement)
 
+    def by_force_and_guarded(self, statement: str) -> None:
+        """Run a statement without guards, and restore them."""
+        with closing(sqlite3.connect(self.url)) as connection:
+            guards = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        self.by_force(statement)
+        for (guard,) in guards:
+            self.by_hand(guard)
+
 
 @dataclass(frozen=True)
 class Database:
