@@ -144,7 +144,7 @@ class Policy(Caps):
 
     @property
     def accepts_file_waivers(self) -> bool:
-        """True if waivers in pipeline files are accepted. The author of a change could add such a waiver to the change."""
+        """True if waivers in pipeline files are accepted, although the author of a change could grant the change such a waiver."""
         return self.waivers == "files" or (self.waivers is None and self.waiver_author == "another")
 
     def problems(self) -> Iterator[Problem]:
