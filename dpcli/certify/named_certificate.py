@@ -65,8 +65,10 @@ def read_certificate(path: str) -> tuple[Json, str]:
         with open(path, "rb") as file:
             data = file.read()
         value = json.loads(data.decode(), object_pairs_hook=without_repeated_keys)
-    except (OSError, RecursionError, Unproved, ValueError) as error:
-        raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (RecursionError, Unproved, ValueError) as error:
+        raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found a file that is none: {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a certificate of dpcli certify, found a JSON {type(value).__name__}")
     if "schema" in value:

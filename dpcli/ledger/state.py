@@ -228,7 +228,7 @@ class LedgerState:
         if self.terms is not None:
             return self.terms
         hidden = " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
-        raise LedgerError(f'no ledger for dataset "{self.dataset}"{hidden}: dpcli budget init opens one')
+        raise LedgerError(f'no ledger for dataset "{self.dataset}"{hidden}: dpcli budget overview lists the datasets that have one, dpcli budget init opens one')
 
     @property
     def guaranteed(self) -> float | None:
