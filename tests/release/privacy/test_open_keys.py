@@ -115,6 +115,7 @@ def test_only_keys_above_the_threshold_are_told(measure: str) -> None:
         answers = [one.query.answer(one.setting, totals) for _ in range(20)]
         shown[key] = sum(len(answer.rows) for answer in answers)
         assert all("keys that few units have are not shown" in answer.covers for answer in answers), seed
+        assert all(("its noisy count is too high" in answer.covers) == (measure != "sum") for answer in answers), answers[0].covers
     assert shown["many"] == 20 and shown["few"] < 10, (seed, shown)  # 20 of chance 0.01 each: below 1e-15
 
 
