@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, views
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_approx_dp, require_positive
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
@@ -51,7 +51,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
 
     Raises NotRepresentable if a step has no (epsilon, delta), if its own delta is 1, or if the steps' deltas leave nothing for the theorem.
     """
-    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
+    require_approx_dp(steps)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
         raise NotRepresentable("a step's own delta is 1, so it guarantees nothing")

@@ -328,6 +328,11 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     return values
 
 
+def require_approx_dp(steps: Steps) -> None:
+    """Raise NotRepresentable as `views` does if a step has no (epsilon, delta)."""
+    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))
+
+
 def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
     """Return the count times `view` of the mechanism, for each step. Raises as `views` does."""
     return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, views
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_approx_dp
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
 
@@ -22,7 +22,7 @@ class BasicProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
-        views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
+        require_approx_dp(steps)
         split_delta(steps, delta)  # raises, with the reason, if delta does not cover the steps' own deltas
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
 

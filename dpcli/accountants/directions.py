@@ -51,23 +51,23 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
                 raise
             without_pair.append((mechanism, count))
     if without_pair:
-        losses_of_parts.append(((_renyi_loss(tuple(without_pair), bool(losses_of_parts)),), 1))
+        from dpcli.mechanisms.stated.renyi import RenyiPairLoss
+
+        require = require_rdp if losses_of_parts else require_losses  # without any pair, the refusal says why
+        require(tuple(without_pair))
+        losses_of_parts.append(((RenyiPairLoss(tuple(without_pair)),), 1))
     number = max(len(losses) for losses, _ in losses_of_parts)
     return tuple(tuple((in_direction(losses, k), count) for losses, count in losses_of_parts) for k in range(number))
 
 
-def _renyi_loss(without_pair: Steps, others_have_pairs: bool) -> PrivacyLoss:
-    """Return the loss of the best pair for the sum of the steps' Renyi curves.
+def require_rdp(steps: Steps) -> None:
+    """Raise NotRepresentable as `views` does if a step has no Renyi curve."""
+    views(steps, lambda mechanism: mechanism.rdp(np.array([2.0])))
 
-    Raises NotRepresentable if a step has no curve, or if no step of the composition has a pair.
-    """
-    from dpcli.mechanisms.stated.renyi import RenyiPairLoss
 
-    if others_have_pairs:
-        views(without_pair, lambda mechanism: mechanism.rdp(np.array([2.0])))
-    else:
-        views(without_pair, lambda mechanism: mechanism.losses())
-    return RenyiPairLoss(without_pair)
+def require_losses(steps: Steps) -> None:
+    """Raise NotRepresentable as `views` does if a step has no losses."""
+    views(steps, lambda mechanism: mechanism.losses())
 
 
 def dominating_compositions(steps: Steps) -> tuple[Steps, ...]:

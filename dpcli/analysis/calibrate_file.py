@@ -68,7 +68,8 @@ def calibrate_file(
     Args:
         path: path of the file.
         solve: the parameter, as for `calibrate`.
-        target_epsilon, goal: the target, at most one of the two. If neither is given, all caps of the file's budget are met.
+        goal: the target. With a goal, target_epsilon, delta and accountants have no effect.
+        target_epsilon: the target without a goal. If neither is given, all caps of the file's budget are met.
         delta, accountants, group_size: as for `calibrate`.
         mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
         data: content of the file; if None, it is read from `path`.
@@ -132,7 +133,7 @@ def _calibrate_to_budget(
         raise InputError(f"{pipeline.path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         cap_delta = budget.delta if delta is None else delta
-        # A section such as [federated] must agree with the answer alone: the search tries values that contradict it.
+        # A section such as [federated] must agree with the final answer. That for epsilon alone may contradict it, and rho need more noise.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
         if budget.rho is None or _rho_without_rounding(result, budget.rho) <= budget.rho:
@@ -209,7 +210,7 @@ def calibrate_dp_sgd(
 
     flags: the fields of `Stated` about steps and sampling. The other arguments are those of `calibrate_file`.
 
-    Raises InputError if a flag is missing, and CannotCertify as `calibrate` does.
+    Raises InputError if a flag is missing or the sampling rate is 0, and CannotCertify as `calibrate` does.
     """
     from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 

@@ -46,6 +46,7 @@ class AuditRequest:
         jobs: Number of processes for trials.
         progress: Function that is called with the number of finished runs and the number of all runs.
         diagnostics: Findings of the lint rules about the file.
+        path: Path of the file; None without a file.
     """
 
     settings: AuditSettings

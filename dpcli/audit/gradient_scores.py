@@ -57,7 +57,7 @@ class SimulatedScores(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def simulated_scores(steps: Sequence[SampledSteps], factor: float) -> SimulatedScores:
+def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> SimulatedScores:
     """Return scores of canaries in a program with 1 / factor of its noise. Every factor uses the same random numbers."""
     rng = np.random.default_rng(0)
     step_count = sum(part.steps for part in steps)

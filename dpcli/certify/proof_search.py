@@ -554,7 +554,7 @@ class Room(NamedTuple):
         return Room(self.log_delta, 0.0, 0.0)
 
 
-class Target(NamedTuple):
+class ProofTarget(NamedTuple):
     """The bound on delta that a contour is to prove.
 
     epsilon: where delta is bounded. room: what the proof may lose. upper: whether it is an upper bound; a lower one needs more orders.
@@ -567,7 +567,7 @@ class Target(NamedTuple):
     jump_order: float | None = None
 
 
-def contour(forms: Sequence[Form], target: Target) -> tuple[Plan, float]:
+def contour(forms: Sequence[Form], target: ProofTarget) -> tuple[Plan, float]:
     """Return the cheapest plan of a proof by the contour, and the checker's work for it, with a pad or without one.
 
     forms: the parts, perhaps cut. Raises NoPlan if the work is too much for every line that is tried.
@@ -596,7 +596,7 @@ def _saddle(log_moment: LogMoment, epsilon: float, steps: int = 60) -> float:
     return minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, steps)
 
 
-def contour_through(t: float, forms: Sequence[Form], target: Target, log_moment: LogMoment, pad: float) -> tuple[Plan, float]:
+def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_moment: LogMoment, pad: float) -> tuple[Plan, float]:
     """Return the plan whose line has the real part t, and the checker's work for it: frequencies times nodes.
 
     log_moment: log M(z) of all runs. pad: m^2 of item 7, or 0. Raises NoPlan if the plan would take too much work.
@@ -784,7 +784,7 @@ def _find_plan(
         if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
             return {"method": "lattice", "bits": bits}
     share = 0.0 if known is None else -math.expm1(-abs(_log_gap(forms, epsilon, delta, known)))
-    return _contour_plan(forms, Target(epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper))
+    return _contour_plan(forms, ProofTarget(epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper))
 
 
 def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[float, float]) -> float:
@@ -793,7 +793,7 @@ def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[f
     return math.log(delta / max(known[1], 1e-300)) + t * (epsilon - known[0])
 
 
-def _contour_plan(forms: Sequence[Form], target: Target) -> Plan:
+def _contour_plan(forms: Sequence[Form], target: ProofTarget) -> Plan:
     """Return the plan of a proof by the contour of all parts, or of cut parts if that is cheaper.
 
     Raises NoPlan if neither has a plan.

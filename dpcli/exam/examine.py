@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from dpcli.base.errors import InputError
@@ -38,8 +38,8 @@ class ExamLine:
     """The result of one question.
 
     Attributes:
-        question: The property that every case must have.
-        cases: Number of cases that were tested.
+        question: The property that every case must have. `examine` puts the kind of subject before it.
+        cases: Number of cases. After MOST_FAULTS faults, the rest of them may be untested.
         faults: The first MOST_FAULTS faults, in words; empty if there are none.
     """
 
@@ -49,20 +49,26 @@ class ExamLine:
 
 
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
-    """Return an iterator over the results of all questions about one type, accountant, filter or format, which it computes one by one.
+    """Return an iterator over the results of all questions about a name, which it computes one by one.
+
+    A name may have several subjects, such as a mechanism type and an accountant. All of them are examined.
 
     Args:
-        name: Registered name.
+        name: Registered name of types, accountants, filters or formats.
         seed: Seed of the cases that are drawn at random.
 
     Raises:
         InputError: If the name is unknown.
     """
-    for names, examiner in EXAMINERS:
-        if name in names():
-            return examiner(name, str(seed))
-    choices = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
-    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; known names: {choices}")
+    examiners = [(subject, examiner) for subject, (names, examiner) in EXAMINERS.items() if name in names()]
+    if not examiners:
+        choices = ", ".join(dict.fromkeys(chain.from_iterable(names() for names, _ in EXAMINERS.values())))
+        raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; known names: {choices}")
+    return (
+        replace(line, question=f"{subject}: {line.question}")
+        for subject, examiner in examiners
+        for line in examiner(name, str(seed))
+    )
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
@@ -173,11 +179,11 @@ def detection(question: str, planted: Collection[str], is_undetected: Callable[[
     return ExamLine(question, len(planted), tuple(islice(undetected_names, MOST_FAULTS)))
 
 
-# For each kind of plugin: a function that returns its registry, and a function that yields the results for a name and a seed. Registries
+# For each kind of subject: a function that returns its registry, and a function that yields the results for a name and a seed. Registries
 # are read only when they are used, as they may be replaced.
-EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[ExamLine]]], ...] = (
-    (lambda: MECHANISMS, mechanism),
-    (lambda: ACCOUNTANTS, accountant),
-    (lambda: FILTERS, privacy_filter),
-    (lambda: FORMATS, output_format),
-)
+EXAMINERS: dict[str, tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[ExamLine]]]] = {
+    "mechanism": (lambda: MECHANISMS, mechanism),
+    "accountant": (lambda: ACCOUNTANTS, accountant),
+    "filter": (lambda: FILTERS, privacy_filter),
+    "format": (lambda: FORMATS, output_format),
+}

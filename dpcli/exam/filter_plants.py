@@ -14,12 +14,12 @@ from dpcli.ledger.amounts import EXACT, Amounts
 from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
 
 TENTH, TEN = Decimal("0.1"), Decimal(10)
-LARGE_DELTA = 0.3  # a delta that is larger than the delta of any ledger
+LARGE_DELTA = 0.3  # a delta that is larger than the delta of any ledger in OPENINGS
 
 
 @dataclass(frozen=True, slots=True)
 class PlantedFilter:
-    """A privacy filter with a planted bug. A subclass overrides the methods that the bug changes."""
+    """A privacy filter that passes every call on to another one. A subclass overrides the methods that its bug or its cache changes."""
 
     inner: Filter
 
@@ -87,10 +87,10 @@ class LedgerDeltaIgnored(PlantedFilter):
     """A bug that computes caps and the reported epsilon at a large delta instead of the delta of the ledger."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return self.inner.caps(epsilon, max(delta, LARGE_DELTA))
+        return self.inner.caps(epsilon, LARGE_DELTA)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self.inner.epsilon(amounts, max(delta, LARGE_DELTA))
+        return self.inner.epsilon(amounts, LARGE_DELTA)
 
 
 class LargeCaps(PlantedFilter):
@@ -145,7 +145,7 @@ def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
 
 
 def undetected_in_filter(name: str, plant: str) -> bool:
-    """Return whether the laws miss a planted bug, which changes an answer of the filter but breaks no law."""
+    """Return whether a planted bug changes an answer of the filter without breaking a law."""
     for opening in OPENINGS:
         honest = opened(name, *opening)
         planted = ExaminedLedger(FILTER_PLANTS[plant](honest.the_filter), *opening)

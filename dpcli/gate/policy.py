@@ -144,7 +144,7 @@ class Policy(Caps):
 
     @property
     def accepts_file_waivers(self) -> bool:
-        """True if waivers in pipeline files are accepted. The author of a change could add such a waiver to the change."""
+        """True if waivers in pipeline files are accepted, although the author of a change could grant the change such a waiver."""
         return self.waivers == "files" or (self.waivers is None and self.waiver_author == "another")
 
     def problems(self) -> Iterator[Problem]:
@@ -272,7 +272,10 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
 
 
 def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
-    """Yield a warning for each rule that applies to none of the judged files, unless its pattern matches other files of the repository."""
+    """Yield a warning for each rule that applies to none of the judged files.
+
+    There is none for a rule whose pattern matches other files of the repository, but no judged file.
+    """
     for index, rule in enumerate(policy.rule):
         if any(rule.applies(path, pipeline, policy.path) for path, pipeline in judged):
             continue

@@ -49,7 +49,7 @@ class OtherFile:
 
     Attributes:
         path: Path of the file, relative to the working directory.
-        tables: Its tables, which were not checked.
+        tables: Its tables, which were not checked; empty if the file is not valid TOML.
     """
 
     path: str
@@ -116,8 +116,9 @@ def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], st
 def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
     """Yield each other pipeline (*.toml) in the repositories of these files and their submodules, sorted by path.
 
-    Files that git ignores are left out. For files outside of every repository the result is empty. Raises InputError if git cannot list
-    the files of a repository.
+    A file that is not valid TOML is yielded without tables if it looks like a pipeline. A file that cannot be read is left out, as is one
+    that git ignores. For files outside of every repository the result is empty. Raises InputError if git cannot list the files of a
+    repository.
     """
     known = {os.path.realpath(path) for path in paths}
     for top in tops_of(paths):
@@ -130,7 +131,7 @@ def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
                 known.add(real)
                 data = content_of(real) or b""
                 tables = _tables(data)
-                if is_pipeline(tables):
+                if is_pipeline(tables) or (not tables and _looks_like_pipeline(data)):
                     yield OtherFile(os.path.relpath(place), data, tables)
 
 
@@ -193,8 +194,12 @@ def _is_pipeline(ref: str, path: str) -> bool:
         return may_be_pipeline(toml_document(data, path).tables)
     except InputError as error:
         was = files_at(ref, [path])[path]
-        looks_like_pipeline = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
-        return looks_like_pipeline or (was is not None and is_pipeline_file(was.data))
+        return (isinstance(error, InvalidFile) and _looks_like_pipeline(data)) or (was is not None and is_pipeline_file(was.data))
+
+
+def _looks_like_pipeline(data: bytes) -> bool:
+    """Return whether a content that is not valid TOML has a line that begins a table of pipelines, or is a Git LFS pointer."""
+    return _TABLE.search(data) is not None or data.startswith(LFS_POINTER)
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:

@@ -88,8 +88,8 @@ def changed_terms(
     Args:
         terms, statement: The terms and the statement of the earlier version, under the caps in force.
         written, capped: The current file with its own caps, and with the caps in force.
-        replaced: For each key whose earlier cap is implied by a current cap, the current cap in words. If the file raises its cap for such
-            a key, the file is not weakened.
+        replaced: The keys whose earlier cap still holds because a cap in force is at most as high, each with that cap in words. A file that
+            raises its own cap for such a key is not weakened.
     """
     differing = {key: value for key, value in statement_of(capped).items() if statement.get(key) != value}
     for key, value in differing.items():
@@ -130,10 +130,10 @@ def _place(key: str, written: Pipeline) -> Path:
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
-    """Return whether a change of a key may weaken the file, by what the key declares as safer (`Key.safer`).
+    """Return whether a change of a key from `old` to `new`, which differ, may weaken the file, by `Key.safer`.
 
-    "smaller": the file is weakened if its value is raised or removed. "stated": it is weakened if an earlier value is changed or removed.
-    None: any change may weaken it.
+    None: any change may weaken it. "stated": it is weakened if an earlier value is changed or removed. "smaller", the only other value: it
+    is weakened if an earlier value is raised or removed.
     """
     if member.safer is None:
         return True

@@ -112,6 +112,7 @@ def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[Oth
         SumMember(file.path, parse(file.data, file.path), False)
         for file in others
         if skeleton(dataset_of(file.tables)) in skeletons
+        or (not file.tables and any(name.encode() in file.data for name in caps.datasets))  # invalid TOML, which `parse` refuses
     ]
     for member in members:
         name = member.pipeline.privacy.dataset

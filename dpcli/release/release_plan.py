@@ -170,8 +170,8 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     """Return the window as a condition on rows. No query reads a row of a block outside the window.
 
     If the ledger's max_blocks is 1, a query bounds the rows of each pair (source.unit, block), not the rows of a source.unit in the whole
-    window. The protected unit then has all its rows in one block. The protected unit is the part of a source.unit in one block (a
-    patient-week), or a source.unit without rows in other blocks.
+    window. The protected unit then has all its rows in one block: it is the part of a source.unit in one block (a patient-week), or a
+    source.unit that has rows in one block only.
 
     Proof: Take two tables that differ by the rows of such a unit. The block of a row follows from the row alone, so all these rows belong
     to one pair (source.unit, block). The rows chosen from any other pair depend only on the rows of that pair and on the key of the hash,

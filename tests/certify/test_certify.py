@@ -78,7 +78,11 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert dpcli("certify").code == 2
     assert dpcli("certify", SGD, "--epsilon", "1", "--delta", "1e-5").code == 2
     assert dpcli("certify", "--check", "x", "--delta", "1e-5").code == 2
-    assert dpcli("certify", "--print-checker", SGD).code == 2
+    for ignored in (SGD, "--write=p", "--delta=0.1", "--epsilon=1", "--group-size=2", "--digits=5", "--check=x"):
+        alone = dpcli("certify", "--print-checker", ignored, folder=tmp_path)
+        option = "FILE" if ignored == SGD else ignored.partition("=")[0]
+        assert (alone.code, f"expected it alone, found {option}\n" in alone.err) == (2, True), (ignored, alone.err)
+    assert "its own epsilon, delta, group size and digits" in dpcli("certify", "--check", "x", "--digits", "5").err
 
 
 @pytest.mark.nightly

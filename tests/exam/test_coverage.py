@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
+from dpcli.exam import __main__ as command
 from dpcli.exam import exam_coverage
+from dpcli.exam import examine as exam
 from dpcli.exam.enumeration import bracket
 from dpcli.exam.enumeration.references import REFERENCES
 from dpcli.exam.exam_coverage import (
@@ -52,3 +56,21 @@ def test_the_report_has_a_line_for_each() -> None:
     assert heading.split()[3:] == list(ACCOUNTANTS)
     assert len(lines) == len({(one.adjacency, one.scheme) for one in valid_combinations(kind)})
     assert not any("!" in line for line in lines)
+
+
+def one_line(name: str, seed: str) -> Iterator[exam.ExamLine]:
+    yield exam.ExamLine(f"{name} at {seed}", 1)
+
+
+def test_every_subject_of_a_name_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    subjects = {subject: (names, one_line) for subject, (names, _) in exam.EXAMINERS.items()}
+    monkeypatch.setattr(exam, "EXAMINERS", subjects)
+    for subject, (names, _) in subjects.items():
+        for name in names():
+            assert f"{subject}: {name} at 1" in [line.question for line in exam.examine(name, 1)]
+
+
+def test_an_unknown_name_is_refused_before_any_examination(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["gaussian", "gausian"]) == 2
+    written = capsys.readouterr()
+    assert not written.out and "found 'gausian'" in written.err

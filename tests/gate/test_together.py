@@ -145,6 +145,7 @@ HOSTILE = {
     "a name that looks like it": (CLICKS.replace('"clicks"', '"Clicks"'), 2, "found 'Clicks'"),
     "another unit": (CLICKS.replace('unit = "user"', 'unit = "session"'), 2, "cannot be added up"),
     "another adjacency": (CLICKS.replace('"add-remove"', '"replace-one"'), 2, "cannot be added up"),
+    "no TOML": (CLICKS.replace("steps = 5_000", "steps = = 1"), 2, "misc/c.toml: line"),
     "no number": (CLICKS.replace("noise_multiplier = 400.0", "noise_multiplier = 1e-300"), 3, "no finite epsilon"),
 }
 

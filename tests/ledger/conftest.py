@@ -70,6 +70,14 @@ class File:
                 connection.execute(f"DROP TRIGGER {name}")
             connection.execute(statement)
 
+    def by_force_and_guarded(self, statement: str) -> None:
+        """Run a statement without guards, and restore them."""
+        with closing(sqlite3.connect(self.url)) as connection:
+            guards = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        self.by_force(statement)
+        for (guard,) in guards:
+            self.by_hand(guard)
+
 
 @dataclass(frozen=True)
 class Database:
@@ -89,6 +97,8 @@ class Database:
     def by_force(self, statement: str) -> None:
         off = [f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in GUARDED]
         self.cluster.run("SET search_path = dpcli", *off, statement, database=self.name)
+
+    by_force_and_guarded = by_force  # functions of the database keep the number of the last entry, not guards
 
     def without_schema(self) -> None:
         self.cluster.run(OTHERS, "DROP SCHEMA IF EXISTS dpcli CASCADE", database=self.name)

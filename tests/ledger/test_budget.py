@@ -20,7 +20,7 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.stores.places import init, open_ledger, without_secrets
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import verify
 from tests.command import ROOT
@@ -33,6 +33,13 @@ from tests.ledger.filters.setting import DATASET, run, run_file, terms
 def books(place: Place) -> dpcli.DatasetBudget:
     init(place.url, DATASET, terms()).close()
     return dpcli.budget(place.url)
+
+
+def test_no_password_is_shown() -> None:
+    for shown in ("a/b.db", "sqlite:///a/b.db"):
+        assert without_secrets(shown) == shown
+    for scheme in ("sqlite", "postgresql", "mysql"):
+        assert without_secrets(f"{scheme}://user:pw@host/x") == f"{scheme}://..."
 
 
 def status(books: dpcli.DatasetBudget, key: str) -> str:

@@ -85,6 +85,20 @@ def test_a_change_by_another_program_is_kept(tmp_path: Path, monkeypatch: pytest
     assert path.read_text() == other and [one.name for one in tmp_path.iterdir()] == ["a.toml"]
 
 
+def test_a_file_whose_owner_cannot_be_kept_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(SLIP)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    result = dpcli("lint", "--fix", "a.toml", folder=tmp_path)
+    assert (result.code, path.read_text()) == (2, SLIP), result.err
+    assert "--fix: a.toml: cannot be written: Operation not permitted" in result.err
+    assert [one.name for one in tmp_path.iterdir()] == ["a.toml"]
+
+
 def read_only(path: Path) -> None:
     path.chmod(0o444)
 

@@ -59,6 +59,7 @@ def test_edges() -> None:
     assert log1mexp(0.0) == -math.inf
     assert log_sub(1.0, 1.0) == -math.inf
     assert log_sub(-math.inf, -math.inf) == -math.inf
+    assert math.isnan(log_sub(math.inf, math.inf))
     assert log_add(-math.inf, -math.inf) == -math.inf
     assert log_add(math.inf, 0.0) == math.inf
     assert log_expm1(0.0) == -math.inf

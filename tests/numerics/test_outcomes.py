@@ -16,7 +16,7 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianLoss
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
-from dpcli.mechanisms.sampling.poisson import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
+from dpcli.mechanisms.sampling.poisson import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss, outcomes_of
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.contour.outcomes import TiltedOutcomes, log_mixed
 from tests.cases import tiered
@@ -150,3 +150,15 @@ def test_a_mixed_ratio_has_all_digits(rest: float) -> None:
         exact = [mp.log1p(mp.mpf(rate) * mp.expm1(mp.mpf(g))) for g in ratios.tolist()]
         for found, expected in zip(log_mixed(rate, ratios).tolist(), exact, strict=True):
             assert abs(found - expected) <= 1e-15 * abs(expected), (rate, found, expected)
+
+
+def test_the_atom_of_replaced_laplace_has_the_remaining_mass() -> None:
+    """Under Q, the mass of equal likelihoods is (1 - rate) (1 - e^{-epsilon / 2}). The largest loss is that of the remove direction."""
+    seed = Random().getrandbits(32)
+    source = Random(seed)
+    for _ in range(20):
+        e0, rate = 10.0 ** source.uniform(-3.0, 2.0), source.choice((1.0, 10.0 ** source.uniform(-4.0, 0.0)))
+        pair = outcomes_of(LaplaceLoss(e0)).replaced(rate)
+        error = math.exp(float(pair.log_reference[-1])) + (1.0 - rate) * math.expm1(-e0 / 2.0)
+        assert abs(error) <= 1e-15 + 2e-16 * e0, (seed, e0, rate)
+        assert pair.largest == pytest.approx(float(log_mixed(rate, np.array([e0]))[0]), rel=1e-14), (seed, e0, rate)

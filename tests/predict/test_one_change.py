@@ -124,7 +124,7 @@ def rows_of(folder: Path, monkeypatch: pytest.MonkeyPatch, habit: str, changed: 
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     sys.modules.pop("own_code", None)
     models = ensemble(of_members(folder, MEMBERS.replace("HABIT", habit), changed))
-    return [models._private(order, (119, 49)) for order in (range(6), (5, 0, 3))]
+    return [models._private_rows(order, (119, 49)) for order in (range(6), (5, 0, 3))]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -49,7 +50,9 @@ NAMES = ("state", "age", "value", "Value", "QUERY", "chosen", "key.value", 'a "b
 
 def an_answer(query: str, by: tuple[str, ...]) -> QueryAnswer:
     key = tuple(f"of {name}" for name in by)
-    return QueryAnswer(query, "count", by, (AnswerRow(key, 1), AnswerRow((*key[:-1], "more"), 2.5, 0.5, 4.5)), 0.9, "the noise")
+    return QueryAnswer(
+        query, "count", by, (AnswerRow(key, 1), AnswerRow((*key[:-1], "more") if key else (), 2.5, 0.5, 4.5)), 0.9, "the noise"
+    )
 
 
 @pytest.mark.needs("duckdb")
@@ -70,6 +73,15 @@ def test_every_key_has_a_column_of_its_own(keys: tuple[str, ...], tmp_path: Path
         assert [row[: 2 + len(keys)] for row in found.fetchall()] == [row[: 2 + len(keys)] for row in sheet.rows]
     lines = csv.render(Document("", {}, "pass", sheet=sheet)).splitlines()
     assert len(lines) == 1 + len(sheet.rows) and lines[0].startswith("query,measure,")
+
+
+@pytest.mark.needs("duckdb")
+def test_parquet_is_written_where_the_folder_of_temporary_files_has_a_quote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "o'brien").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "o'brien"))
+    assert parquet_of(sheet_of([an_answer("all", ("state",))])).startswith(b"PAR1")
 
 
 def test_a_key_with_a_name_of_its_own_keeps_it() -> None:

@@ -11,6 +11,7 @@ from dpcli.base.extras import require
 from dpcli.cli.options import emit, output_options, working, write_option
 
 CHECKER = Path(__file__).parents[1] / "checker.py"
+DIGITS = 4  # default of --digits
 
 
 @click.command(short_help="Prove an epsilon, and check a proof.")
@@ -18,7 +19,9 @@ CHECKER = Path(__file__).parents[1] / "checker.py"
 @click.option("--delta", type=float, help="Prove epsilon at this delta, in place of the file's.")
 @click.option("--epsilon", type=float, help="Prove delta at this epsilon instead.")
 @click.option("--group-size", type=click.IntRange(1), default=1, show_default=True, help="Units of privacy that change together.")
-@click.option("--digits", type=click.IntRange(0, 9), default=4, show_default=True, help="Decimals of the bounds that are proved.")
+@click.option(
+    "--digits", type=click.IntRange(0, 9), default=DIGITS, show_default=True, help="Decimals of the bounds that are proved."
+)
 @click.option("--check", metavar="PATH", help="Check the certificate at PATH; with FILE, also that it is about FILE.")
 @click.option("--print-checker", is_flag=True, help="Print the checker, a Python program that needs python-flint alone.")
 @write_option("the certificate (JSON)")
@@ -42,19 +45,29 @@ def command(
     certificate, and prints its SHA-256, by which report, attest, gate and a ledger name it. Whoever has it can check it without dpcli:
     --print-checker prints the checker, one file that runs alone.
 
-    Where the printed epsilon has no proof within the work that is allowed, the smallest epsilon that has one is proved, and that is said.
-    A mechanism whose pair the checker does not know is refused. What a proof takes for granted is printed with it: that the pairs dominate
-    what the mechanisms do, with the theorem, and the file.
+    If the proof of the printed epsilon would need too much work, certify proves the smallest epsilon that it can, and says so. A mechanism
+    whose pair the checker does not know is refused. The assumptions of a proof are printed with it: that the file describes what was run,
+    and that each pair dominates its mechanism, with the theorem.
 
     Exit code 1 where the proved epsilon exceeds the file's budget or a certificate proves nothing, 3 where nothing can be proved.
     """
     if print_checker:
-        if file is not None or check is not None:
-            raise InputError("--print-checker: expected neither FILE nor --check")
+        others = {
+            "FILE": file is not None,
+            "--check": check is not None,
+            "--delta": delta is not None,
+            "--epsilon": epsilon is not None,
+            "--write": write is not None,
+            "--group-size": group_size != 1,
+            "--digits": digits != DIGITS,
+            "-o": bool(outputs),
+        }
+        if any(others.values()):
+            raise InputError(f"--print-checker: expected it alone, found {', '.join(name for name in others if others[name])}")
         click.echo(CHECKER.read_text(encoding="utf-8"), nl=False)
         return 0
     if epsilon is not None and delta is not None:
-        raise InputError("give --epsilon or --delta, not both")
+        raise InputError("expected --epsilon or --delta, found both")
     require("flint")
     from dpcli.file.pipeline.read import load
 
@@ -62,8 +75,10 @@ def command(
         from dpcli.certify.documents.proof import checked
         from dpcli.certify.named_certificate import read_certificate
 
-        if delta is not None or epsilon is not None or group_size != 1 or write is not None:
-            raise InputError("--check: expected a certificate alone, or with FILE: it states its own epsilon, delta and group size")
+        if delta is not None or epsilon is not None or group_size != 1 or digits != DIGITS or write is not None:
+            raise InputError(
+                "--check: expected a certificate alone, or with FILE: it states its own epsilon, delta, group size and digits"
+            )
         certificate, digest = read_certificate(check)
         return emit(checked(check, certificate, digest, None if file is None else load(file)), format_, outputs)
     if file is None:

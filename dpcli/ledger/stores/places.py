@@ -55,11 +55,11 @@ def path_of(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a path or URL without secrets, for messages. Of a URL only the scheme remains, because other parts may contain a password."""
+    """Return a path or sqlite:///path as it is, for messages. Of any other URL only the scheme remains, as the rest may have a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
-    return url if scheme == "sqlite" else f"{scheme if SCHEME.fullmatch(scheme) else '?'}://..."
+    return url if url.startswith("sqlite:///") else f"{scheme if SCHEME.fullmatch(scheme) else '?'}://..."
 
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:

@@ -1,9 +1,14 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
-A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops at any point blocks
-nobody. The SQL function `dpcli.append_all` locks the row of the dataset, and refuses the rows if others have appended since the writer
-read. At the isolation level READ COMMITTED, what the function reads after the lock includes all commits before it. At a stricter level
-the server itself refuses the rows. Only the SQL functions `dpcli.append` and `dpcli.take` write rows. They check each row again.
+A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
+function `dpcli.append_all` locks the row of the dataset, and refuses the rows if others have appended since the writer read. At the
+isolation level READ COMMITTED, what the function reads after the lock includes all commits before it. At a stricter level the server
+itself refuses the rows.
+
+A writer whose rows were refused waits for its turn in the SQL function `dpcli.queue`, and then reads and appends in one transaction.
+Without it, a slow client among fast ones would never append. The server ends the transaction if the client stops for 5 seconds.
+
+Only the SQL functions `dpcli.append` and `dpcli.take` write rows. They check each row again.
 
 Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/current/wal-async-commit.html.
@@ -13,7 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +49,7 @@ SERVER_IDENTITY = (
     "WHERE datname = pg_catalog.current_database()"
 )
 SERVER_TIME = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+QUEUE = "SELECT dpcli.queue(%s, %s)"
 APPEND = "SELECT seq, body, hash FROM dpcli.append_all(%s, %s, %s, %s, %s)"
 HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
@@ -134,7 +140,7 @@ class PostgresStore:
     def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)
-        self._version, self.wrote = VERSION, False
+        self._version, self.wrote, self._is_late = VERSION, False, False
         self._connect = connection_function(url, settings, self._place)  # a closure, so that no attribute holds the password
         self._last_connection = self._new_connection()
         if not installing:
@@ -210,13 +216,28 @@ class PostgresStore:
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
         tail = PostgresTail(self, dataset)
-        yield tail
-        if tail.new:
-            self._append(dataset, tail.new)
+        try:
+            with self._turn(dataset) if self._is_late else nullcontext():
+                yield tail
+                if tail.new:
+                    self._append(dataset, tail.new)
+        except HeadMoved:
+            self._is_late = self._version == VERSION
+            raise
+        self._is_late = False
+
+    @contextmanager
+    def _turn(self, dataset: str) -> Iterator[None]:
+        """Wait until no other writer appends, and hold others off until the context ends."""
+        with self._transaction(writes=True) as connection:
+            connection.execute(QUEUE, (dataset, round(1000 * self._limits.lock)))
+            yield
 
     def _append(self, dataset: str, rows: Sequence[StoredRow]) -> None:
         """Append rows in one statement. Raises HeadMoved if the first row does not follow the end of the chain."""
         wait = round(1000 * self._limits.lock)
+        if self._version < VERSION:
+            self._read_version()  # somebody may have upgraded the database since, and taken away dpcli.hold
         if self._version < VERSION:
             self._append_under_lock(dataset, rows, wait)
             return

@@ -1006,15 +1006,29 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
--- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there.
+-- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there. Whoever appends
+-- nothing sees nothing, as an owner who is a superuser sees the entries of every team.
 CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
 RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
+  PERFORM dpcli.require(cardinality(bodies) >= 1, 'expected at least one entry');
   PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
   FOR i IN 1 .. cardinality(bodies) LOOP
     PERFORM dpcli.append(of_dataset, first_seq + i - 1, bodies[i], hashes[i]);
   END LOOP;
   RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= first_seq ORDER BY e.seq;
+END $$;
+
+-- The end of a chain for a writer to whom others were faster: it waits its turn, and reads and appends before the transaction ends. If its
+-- client stops, the server ends it. A lock on the table shows it to dpcli.writers().
+CREATE OR REPLACE FUNCTION dpcli.queue(of_dataset text, milliseconds integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.permit('spend');
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true),
+    set_config('idle_in_transaction_session_timeout', dpcli.patience()::text, true);
+  PERFORM dpcli.lock_end(of_dataset);
+  LOCK TABLE dpcli.dataset IN ROW EXCLUSIVE MODE;
 END $$;
 
 DROP FUNCTION IF EXISTS dpcli.hold(text, integer);
@@ -1039,4 +1053,5 @@ GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
 GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry, dpcli.checkpoint TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.take(text, bigint, text, text) TO dpcli_admin;
-GRANT EXECUTE ON FUNCTION dpcli.append(text, bigint, text, text), dpcli.append_all(text, bigint, text[], text[], integer) TO dpcli_spender;
+GRANT EXECUTE ON FUNCTION dpcli.append(text, bigint, text, text), dpcli.append_all(text, bigint, text[], text[], integer),
+  dpcli.queue(text, integer) TO dpcli_spender;

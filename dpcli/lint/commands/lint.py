@@ -100,7 +100,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
     from dpcli.file.toml.limits import escaped_path
 
     try:
-        repairs = _rewrite(path, () if path in given else [folder for folder in given if os.path.isdir(folder)])
+        repairs = _rewrite(path, None if path in given else [folder for folder in given if os.path.isdir(folder)])
     except InputError as error:
         complain(str(error))
         return False
@@ -135,7 +135,7 @@ def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
         return list(findings(ledger))
 
 
-def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
+def _rewrite(path: str, folders: Sequence[str] | None) -> tuple[Mend, ...]:
     """Replace a file by its repaired text, and return the repairs. A file that cannot be read or is not TOML is left as it is.
 
     The arguments and errors are those of `_replace_text`.
@@ -157,12 +157,12 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     return repairs
 
 
-def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]) -> None:
+def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str] | None) -> None:
     """Replace the content of a file in one atomic step. A link keeps pointing to its target.
 
     Args:
         before: The content on which the new content is based.
-        folders: The folders in which the file must lie; empty if it may lie anywhere.
+        folders: The folders in one of which the file must lie; None if it may lie anywhere.
 
     Raises:
         InputError: The replacement would change more than the text of the file. Or the file has changed since it was read, or cannot be
@@ -176,7 +176,8 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
     name = f"--fix: {escaped_path(path)}"
     real = os.path.realpath(path)
 
-    def require_unchanged() -> None:
+    def finish_draft() -> None:
+        os.chown(f"{real}.new", info.st_uid, info.st_gid)
         if read_bytes(real) != before:
             raise InputError(f"{name}: not repaired: it was changed by another program in the meantime")
 
@@ -185,18 +186,17 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
         refusal = _refusal(real, info, folders)
         if refusal is not None:
             raise InputError(f"{name}: not repaired: {refusal}")
-        replace_file(real, after, stat.S_IMODE(info.st_mode), fresh=True, last=require_unchanged)
-        os.chown(real, info.st_uid, info.st_gid)
+        replace_file(real, after, stat.S_IMODE(info.st_mode), fresh=True, last=finish_draft)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror}") from None
 
 
-def _refusal(real: str, info: os.stat_result, folders: Sequence[str]) -> str | None:
+def _refusal(real: str, info: os.stat_result, folders: Sequence[str] | None) -> str | None:
     """Return why the replacement of a file would change more than its text, such as links, owner or permissions; None if it would not."""
     from dpcli.file.pipeline.read import is_in_folder
     from dpcli.file.toml.limits import escaped_path
 
-    if folders and not any(is_in_folder(real, folder) for folder in folders):
+    if folders is not None and not any(is_in_folder(real, folder) for folder in folders):
         return f"it is a link to {escaped_path(real)}, outside of the folder"
     if info.st_nlink > 1:
         return f"it has {info.st_nlink} names (hard links), which would become different files"

@@ -59,7 +59,10 @@ class AtomicLoss:
         return self.outcomes().cgf(-power - 1.0)
 
     def _complete(self) -> tuple[Array, Array]:
-        """Return log Q and log r of all outcomes, with the remaining mass as an outcome of ratio 1."""
+        """Return log Q and log r of all outcomes, with the remaining mass as an outcome of ratio 1.
+
+        That mass errs by the rounding of the others, and is at least 1e-300, to have a logarithm. See `Outcomes.replaced`.
+        """
         log_total = math.log(math.fsum(map(math.exp, self.log_reference)))
         remaining = max(-math.expm1(log_total), 1e-300)
         return np.array([*self.log_reference, math.log(remaining)]), np.array([*self.log_ratio, 0.0])

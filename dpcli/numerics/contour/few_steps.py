@@ -246,6 +246,7 @@ class FewSteps:
         shift = float(self._boundary_shift.max())
         for side, weight in zip(sides, weights, strict=True):
             delta += float((weight * side.difference).sum())
+            # 4 ULP times the ratios bound the absolute errors of the two Mills' ratios (`scaled_mills_ratio`), one of which is at `least`.
             rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + side.sizes) * side.difference)).sum())
             shifted_mass += float((weight * side.mass * np.exp(shift * (np.maximum(side.at, 0.0) + 1.0))).sum())
         from_boundary = 2.0 * float((weights[0] * sides[0].mass * loss_error).sum())

@@ -234,8 +234,7 @@ class Outcomes:
     @property
     def largest(self) -> float:
         """The largest loss."""
-        ends = [float(part.sign * part.log_size(np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)]
-        return max(float(self.log_ratio.max(initial=-math.inf)), *ends) if ends else float(self.log_ratio.max())
+        return max([float(self.log_ratio.max(initial=-math.inf)), *(piece.largest for piece in self.pieces)])
 
     def nodes(self, order: float, y: float = 0.0, least: float | None = None) -> tuple[Array, Array]:
         """Return log Q and log r of finitely many outcomes that replace the pieces.
@@ -299,6 +298,10 @@ class Outcomes:
         """Return the pair for replace-one. rate: q.
 
         It has the losses of `removed` above 0, their mirror image, and an atom at 0 with the remaining mass.
+
+        The atom's mass is 1 minus the others'. It errs by their rounding, in either direction, and is at least 1e-300, to have a logarithm.
+        K(z) does not depend on it. An error x moves the delta of n steps by a factor of at most (1 + |x|)^n either way, because fewer steps
+        have no larger delta.
         """
         above = self.removed(rate)
         kept = above.log_ratio > 0.0

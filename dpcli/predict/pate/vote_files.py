@@ -36,7 +36,12 @@ def votes_of(pate: Pate, path: str) -> VoteCounts:
 
 
 def table_of(file_path: str) -> Any:
-    """Return the numbers in a file. Raises InputError, with a message that quotes none of them, if it has other content."""
+    """Return the numbers in a file.
+
+    Raises:
+        InputError: The file has other content. The message quotes none of it.
+        Unavailable: The file is a .parquet file, and pyarrow is not installed.
+    """
     shown, most = escaped_path(file_path), LARGEST_FILES[ending(file_path)]
     try:
         info = os.stat(file_path)
@@ -67,17 +72,28 @@ def _npy(file_path: str, shown: str) -> Any:
 
 
 def _csv(file_path: str, shown: str) -> Any:
-    """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows."""
+    """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows.
+
+    So is a first line 0,1,2,..., because other programs write it as the names of columns without names.
+    """
     try:
         with open(file_path, encoding="utf-8-sig") as file, warnings.catch_warnings():
             warnings.simplefilter("error")
-            has_names = not any(map(_is_number, file.readline().split(",")))
+            first_line = [part.strip() for part in file.readline().split(",")]
+            if first_line == list(map(str, range(len(first_line)))):
+                raise InputError(
+                    f"{shown}: expected votes or the names of columns in line 1, found the numbers from 0 to {len(first_line) - 1}, "
+                    "which may be either: remove the line if they are names, and add a line of names before it if they are votes"
+                )
+            has_names = not any(map(_is_number, first_line))
             rows = sum(1 for _ in file) + (not has_names)
             file.seek(0)
             table = np.loadtxt(file, delimiter=",", skiprows=int(has_names), ndmin=2, comments=None)
         if len(table) != rows:
             raise ValueError
         return table
+    except InputError:
+        raise
     except OSError as problem:
         raise InputError(f"{shown}: cannot be read: {problem.strerror}") from None
     except Exception:  # an error of numpy, whose message quotes a value, or of the encoding, or a file without rows
@@ -141,7 +157,7 @@ def read_votes(plan: VotingPlan) -> VoteCounts | None:
             f"{plan.path}: pate.queries: expected the inputs that the teachers labelled, in their order, found changed inputs: restore "
             "them, or run dpcli pate fit again"
         )
-    return vote_counts(table_of(file_path), plan.pate.teachers, plan.pate.labels, file_path)
+    return vote_counts(table_of(file_path), plan.pate.teachers, plan.pate.labels, escaped_path(file_path))
 
 
 def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:

@@ -112,7 +112,7 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
     rows = []
     for answer in answers:
         for row in answer.rows:
-            key = dict(zip(answer.by, row.key, strict=False))
+            key = dict(zip(answer.by, row.key, strict=True))
             key_cells = (key.get(name) for name in column_names)
             rows.append((answer.query, answer.measure, *key_cells, row.value, row.lower, row.upper, answer.confidence))
     return Sheet((*QUERY_COLUMNS, *column_names.values(), *VALUE_COLUMNS), tuple(rows))
@@ -152,13 +152,14 @@ def parquet_of(sheet: Sheet) -> bytes:
         if rows:
             connection.executemany(f"INSERT INTO answers VALUES ({', '.join('?' for _ in declared)})", rows)
         path = os.path.join(folder, "answers.parquet")
-        connection.execute(f"COPY answers TO '{path}' (FORMAT parquet)")
+        in_quotes = path.replace("'", "''")
+        connection.execute(f"COPY answers TO '{in_quotes}' (FORMAT parquet)")
         with open(path, "rb") as file:
             return file.read()
 
 
 def _number_and_text(value: Value) -> tuple[float | None, str | None]:
-    """Return a value as a number or as the text that a csv has for it, whichever it is. The rest of the pair is None."""
+    """Return the pair (number, None) for a number, (None, text of the csv) for another value, and (None, None) for no value."""
     if value is None:
         return None, None
     if isinstance(value, bool | str):
@@ -172,7 +173,7 @@ def answer_table(answer: QueryAnswer) -> Table:
     rows = [[*map(_word, row.key), value_text(row.value)] for row in answer.rows[:MOST_SHOWN]]
     if any(row.lower is not None for row in answer.rows):
         columns.append(f"{_share(answer.confidence)} interval")
-        for cells, row in zip(rows, answer.rows, strict=False):
+        for cells, row in zip(rows, answer.rows, strict=False):  # `rows` has only the first MOST_SHOWN
             cells.append(interval_text(row))
     footnotes = [answer.covers]
     if answer.postprocessed:
@@ -368,7 +369,7 @@ def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
     """Return the key of a row as text, such as "state=NY, city=Albany"; "" if it has no parts."""
-    return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=False))
+    return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=True))
 
 
 def value_text(value: Value) -> str:

@@ -293,7 +293,7 @@ def nearest_whole(value: Scalar) -> Scalar:
         return reusing(
             "integer",
             size,
-            lambda whole: first_true([is_negative, negation(is_negative)], [whole_arithmetic("-", integer(0), whole), whole]),
+            lambda rounded: first_true([is_negative, negation(is_negative)], [whole_arithmetic("-", integer(0), rounded), rounded]),
         )
 
     return reusing("integer", value, of_number)

@@ -35,7 +35,9 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
     """Return a model or a tokenizer, loaded from a folder or by name. A name is downloaded only if it is neither a folder nor cached.
 
     Args:
-        source: Folder, or a name on the Hugging Face Hub.
+        source: Folder, relative to the file, or a name on the Hugging Face Hub.
+        key, table: Key of the file that states the source, and its table, for messages.
+        path: Path of the file.
         load: Function from_pretrained of a class of transformers.
 
     Raises:
@@ -51,7 +53,7 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
             return load(place if local else source, local_files_only=True, trust_remote_code=False)
     except UNREADABLE as problem:
         if local:
-            raise _unread(source, key_place, "a folder from which neither can be read", problem) from None
+            raise _unread(source, key_place, "a folder that transformers cannot load", problem) from None
         if CACHED_ONLY.get():
             raise Unavailable(str(_unread(source, key_place, "a name that is not cached here", problem))) from None
     try:

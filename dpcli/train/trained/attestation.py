@@ -141,7 +141,8 @@ class Verification:
         problems: Differences in words; empty if the attestation matches the run.
         signed: Whether the attestation has signatures, which dpcli does not check.
         claimed: Guarantee that the attestation states.
-        proof: The certificate that the attestation names, and what it proves, as JSON values; None if it names none.
+        proof: The certificate that the attestation names, and what it proves, as JSON values; None if it names none, or if there are
+            problems.
     """
 
     folder: str
@@ -166,7 +167,7 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
     proof = stated["predicate"].get("certificate")
     try:
         problems = tuple(_differences(attestation(folder, certificate), stated))
-    except (InputError, CannotCertify) as refusal:  # the run in the folder can no longer be attested
+    except (InputError, CannotCertify) as refusal:  # the run can no longer be attested, or the certificate cannot be read
         problems = (str(refusal),)
     if proof is not None and certificate is None:
         problems = (*problems, "the attestation names a certificate: give it by --certificate, so that it is checked too")

@@ -30,8 +30,9 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     """Return the inputs of the records in a source, of shape (n, ...).
 
     The inputs are the array `inputs` of a .npz file, or the columns of a .csv or .parquet file that [train.columns] declares. If it
-    declares none, all columns are inputs, in the order of the training data, except for the label, the unit and the column of the
-    ledger's blocks.
+    declares none, all columns are inputs, except for the label, the unit and the column of the ledger's blocks. They must be in the order
+    of the training data, because their names are not compared. If the training file names no label, and there is one column more than the
+    model reads, the last one is taken for the label and left out.
 
     Args:
         source: "digits", the path of a file, or module:function.
@@ -67,10 +68,7 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
 
 
 def _columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
-    """Return the input columns of a .csv or .parquet file.
-
-    If the training file names no label, and there is one column more than the model reads, the last column is taken for the label.
-    """
+    """Return the input columns of a .csv or .parquet file, as `inputs_in` describes them."""
     names, rows = column_table(place)
     if train.columns is not None:
         table = {name: [row[number] for row in rows] for number, name in enumerate(names)}
@@ -109,7 +107,8 @@ class Classifier(TrainedModel):
         Args:
             inputs: Raw inputs, of shape (n, ...). The run's shift is subtracted from them. If the run declares columns, `inputs` may be a
                 table of raw values by column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame. It is encoded as in
-                training. An array must then have the encoded inputs that the run's description names, within [-1, 1].
+                training. An array must be encoded already: its columns are the inputs that the run's description lists, with values
+                within [-1, 1].
 
         Raises:
             InputError: The inputs have another shape, a number that is not finite, or a value that the columns do not declare.

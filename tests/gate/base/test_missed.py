@@ -99,6 +99,8 @@ def test_many_are_counted(base: Path) -> None:
     (base / ".gitignore").write_text("ignored/\n")
     (base / "ignored" / "it.toml").write_text(RISEN)
     (base / "no-pipeline.toml").write_text("a = 1\n")
+    (base / "no-pipeline-and-no-toml.toml").write_text("a = = 1\n")
+    (base / "new-0.toml").write_text(RISEN.replace("steps = 20_000", "steps = = 1"))  # invalid TOML with the tables of a pipeline
     assert "new-7.toml and 1 more: 9 pipelines that differ from base and were not given to the gate" in against(base).out
 
 

@@ -147,6 +147,15 @@ def test_a_database_of_an_earlier_version_is_charged_and_upgraded_once(later: st
 
 
 @pytest.mark.long
+def test_a_run_that_began_before_an_upgrade_is_committed_after_it(later: str) -> None:
+    with open_ledger(later, "visits") as ledger:
+        ledger.state()
+        upgrade(later)
+        ledger.commit("under way")
+        assert verify(ledger).problems == ()
+
+
+@pytest.mark.long
 def test_two_who_upgrade_at_once_both_find_it_done(later: str) -> None:
     first = postgres.PostgresStore(later)
     with ThreadPoolExecutor(1) as pool:

@@ -411,6 +411,16 @@ def test_another_team_s_dataset_is_not_there(teams: Database) -> None:
     assert len(ledger(teams, "both", "red").entries()) == 2
 
 
+def test_whoever_appends_nothing_reads_nothing(teams: Database) -> None:
+    """Where the owner of the functions is a superuser, no policy hides the rows that they return."""
+    with teams.cluster.connect(teams.name, "sam") as connection:
+        for bodies in ([], None):
+            with pytest.raises(Exception, match="expected at least one entry"):
+                connection.execute(
+                    "SELECT * FROM dpcli.append_all('red', 1, %s::text[], %s::text[], 1)", (bodies, bodies)
+                ).fetchall()
+
+
 HIDDEN = "that this login may see: it does not exist, or belongs to a team that the login is not in"
 # Every command that reads a dataset, and what it takes besides.
 READING: dict[str, tuple[str, ...]] = {

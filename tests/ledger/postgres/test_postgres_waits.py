@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import LedgerError
+from dpcli.ledger import ledger as ledger_module
 from dpcli.ledger.chain import seal
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import postgres_connection
@@ -111,6 +112,41 @@ def test_a_client_that_stops_before_it_appends_blocks_nobody(database: Database)
     finally:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.long
+def test_a_slow_writer_has_its_turn_among_fast_ones(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever others append before each of its own attempts, the second attempt waits for them, and succeeds."""
+    init(database.url, DATASET, terms()).store.close()
+    others, slow, asked = Ledger(PostgresStore(database.url, 0.3), DATASET), PostgresStore(database.url), list[bool]()
+    append = slow._append
+
+    def late(dataset: str, rows: Any) -> None:
+        try:
+            charge(others, f"other {len(asked)}")
+            asked.append(True)
+        except LedgerError:  # it waited for the lock
+            asked.append(False)
+        append(dataset, rows)
+
+    monkeypatch.setattr(slow, "_append", late)
+    monkeypatch.setattr(ledger_module, "RETRY", 5.0)
+    assert not charge(Ledger(slow, DATASET), "slow").repeated
+    assert asked == [True, False]
+    assert not charge(others, "last").repeated
+    assert verify(others).entries == 4
+
+
+@pytest.mark.long
+def test_a_client_that_stops_in_its_turn_is_ended(database: Database) -> None:
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(SHORT)
+    init(database.url, DATASET, terms()).store.close()
+    sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
+    with closing(database.cluster.connect(database.name, sam)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT dpcli.queue(%s, 1000)", (DATASET,))
+        assert not charge(writer, "a").repeated
 
 
 @pytest.mark.long

@@ -251,6 +251,16 @@ def test_the_names_of_columns_are_no_row(names: str, end: str, tmp_path: Path) -
     assert table_of(str(path)).tolist() == [[4, 0, 0], [1, 2, 1]]
 
 
+def test_a_first_line_that_may_be_the_default_names_of_columns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    for first in ("0,1,2", " 0, 1, 2"):
+        path.write_text(f"{first}\n1,2,0\n")
+        with pytest.raises(InputError, match=r"found the numbers from 0 to 2, which may be either"):
+            table_of(str(path))
+    path.write_text("a,b,c\n0,1,2\n1,2,0\n")
+    assert table_of(str(path)).tolist() == [[0, 1, 2], [1, 2, 0]]
+
+
 PROMPT: Any = SimpleNamespace(text="text", label="label", labels=("no", "yes"))
 
 

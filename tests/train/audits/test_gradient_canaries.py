@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dpcli.audit.evidence import read_evidence
-from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools
+from dpcli.audit.gradient_scores import SampledSteps, log_ratios, simulated_scores
 from dpcli.base.errors import InputError
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
@@ -134,6 +134,6 @@ def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_wi
     found = read_evidence("left")
     assert found.scores is not None
     assert found.gradients == (SampledSteps(20, 1.0, 2.0),)
-    for real, drawn in zip((found.scores.inside, found.scores.outside), pools(found.gradients, 1.0), strict=True):
+    for real, drawn in zip((found.scores.inside, found.scores.outside), simulated_scores(found.gradients, 1.0), strict=True):
         assert abs(real.mean() - drawn.mean()) < 5.0 * drawn.std() / len(real) ** 0.5
         assert 0.7 < real.std() / drawn.std() < 1.4
