@@ -73,6 +73,9 @@ TEXTS = [
     "2020-01-31T10:00",
     "F",
     "a_b!",
+    "{0}",
+    "\ufeff",
+    "\u202e|",
 ]
 TRUTHS = [None, True, False]
 DAYS = [

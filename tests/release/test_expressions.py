@@ -15,7 +15,7 @@ from dpcli.release.data_source import Column
 from dpcli.release.engines.dialects import DuckDBSql
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.source_table import Values
-from dpcli.release.expressions.scalars import Layers, Term
+from dpcli.release.expressions.scalars import LONGEST_JOINED, Layers, Term
 from dpcli.release.expressions.sql_grammar import Expressions
 from tests.cases import of_each
 from tests.release import expressions_drawn as drawn
@@ -53,6 +53,18 @@ def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, 
     for number, each in enumerate(asked):
         for key, row in kept.items():
             assert same(found[key][number], each.value(row)), (seed, place, each.sql, row, found[key][number], each.value(row))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("place", everywhere("spark-parquet"))
+def test_a_joined_text_longer_than_a_million_characters_is_null_everywhere(
+    place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    texts = [(sign * (LONGEST_JOINED // 2), sign * (LONGEST_JOINED // 2 + more)) for sign in "x\U0001f600" for more in (0, 1)]
+    rows = [{"id": number, "s": first, "t": second} for number, (first, second) in enumerate(texts)]
+    source = source_of(place, Table({"id": "integer", "s": "text", "t": "text"}, rows), tmp_path, cluster_of(place, request), None)
+    found = evaluated(place, source, tmp_path, ["length(s || t)", "length(concat(s, t))", "concat(s || t, 'z') = 'z'"])
+    assert found == {number: (None, None, True) if number % 2 else (LONGEST_JOINED, LONGEST_JOINED, None) for number in range(4)}
 
 
 def test_a_server_writes_a_date_as_text_as_every_engine_does(tmp_path: Path, release_cluster: Any) -> None:

@@ -13,8 +13,8 @@ from dpcli.release.query import NoisyQuery, QueryRelease
 
 HIDDEN = "keys that few units have are not shown"
 HIDDEN_COUNTS = (
-    f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then the interval is too high, and "
-    "its confidence is lower than stated"
+    f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then its noisy count is too high, "
+    "and the interval's confidence is lower than stated"
 )
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")

@@ -80,11 +80,14 @@ def hockey_stick(keys: list[Atoms], epsilon: float) -> float:
 
 
 @pytest.mark.parametrize("measure", ["sum", "mean"])
-@pytest.mark.parametrize(("adjacency", "groups"), [("add-remove", 1), ("replace-one", 1), ("add-remove", 2)])
+@pytest.mark.parametrize(
+    ("adjacency", "groups", "noise"),
+    [("add-remove", 1, "laplace"), ("replace-one", 1, "laplace"), ("add-remove", 2, "laplace"), ("zero-out", 1, "gaussian")],
+)
 @pytest.mark.nightly
-def test_keys_counts_and_sums_together_cost_what_they_are_priced(measure: str, adjacency: str, groups: int) -> None:
+def test_keys_counts_and_sums_together_cost_what_they_are_priced(measure: str, adjacency: str, groups: int, noise: str) -> None:
     """A unit of value 2 that is alone in its keys, or shares them with few or with as many as the threshold."""
-    table = question(measure, adjacency, groups, "laplace")
+    table = question(measure, adjacency, groups, noise)
     (one,) = priced(table)
     pipeline = parse(text_of(table), "file.toml")
     value, many = 1 if measure == "mean" else 2, one.releases[1].keys["threshold"]  # a mean's values are centred
@@ -115,6 +118,7 @@ def test_only_keys_above_the_threshold_are_told(measure: str) -> None:
         answers = [one.query.answer(one.setting, totals) for _ in range(20)]
         shown[key] = sum(len(answer.rows) for answer in answers)
         assert all("keys that few units have are not shown" in answer.covers for answer in answers), seed
+        assert all(("its noisy count is too high" in answer.covers) == (measure != "sum") for answer in answers), answers[0].covers
     assert shown["many"] == 20 and shown["few"] < 10, (seed, shown)  # 20 of chance 0.01 each: below 1e-15
 
 
