@@ -66,7 +66,9 @@ def read_certificate(path: str) -> tuple[Json, str]:
             data = file.read()
         value = json.loads(data.decode(), object_pairs_hook=without_repeated_keys)
     except OSError as error:
-        raise InputError(f"{path}: expected a certificate of dpcli certify, found a file that cannot be read: {error.strerror}") from None
+        raise InputError(
+            f"{path}: expected a certificate of dpcli certify, found a file that cannot be read: {error.strerror}"
+        ) from None
     except (RecursionError, Unproved, ValueError) as error:
         raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found a file that is none: {error}") from None
     if not isinstance(value, dict):

@@ -228,7 +228,8 @@ class LedgerState:
         if self.terms is not None:
             return self.terms
         hidden = " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
-        raise LedgerError(f'no ledger for dataset "{self.dataset}"{hidden}: dpcli budget overview lists the datasets that have one, dpcli budget init opens one')
+        advice = "dpcli budget overview lists the datasets that have one, dpcli budget init opens one"
+        raise LedgerError(f'no ledger for dataset "{self.dataset}"{hidden}: {advice}')
 
     @property
     def guaranteed(self) -> float | None:
