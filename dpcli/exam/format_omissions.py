@@ -104,7 +104,12 @@ class DrawnDocument:
             log=self.texts(),
             details=self.texts(),
             sheet=self.sheet(),
+            parts=tuple(self.part() for _ in repeats),
         )
+
+    def part(self) -> Document:
+        """Draw a document that is a section of a page."""
+        return Document(self.text(), {}, tables=(self.table(),), notes=self.texts(), title=self.text())
 
 
 def words(value: Any) -> set[str]:
@@ -194,6 +199,7 @@ OMISSIONS: dict[str, Callable[[Document], Document]] = {
     "a record": lambda d: replace(d, records=_shorter(d.records) or [{}]),
     "a key": lambda d: replace(d, data=dict(list(d.data.items())[:-1])),
     "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
+    "a part": lambda d: replace(d, parts=_shorter(d.parts)),
     "the points of passages": lambda d: replace(d, passages=_each(d.passages, points=())),
     "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
     "the exact numbers": _without_exact_numbers,

@@ -93,7 +93,7 @@ thead{display:table-header-group}
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".html", ".htm")
 REQUIRED_FIELDS: frozenset[str] = frozenset()
-COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")
 
 MANY = 8  # a list with more points is set in columns
 WORD = 24  # a longer word, such as a path, may be broken
