@@ -438,7 +438,7 @@ def test_both_see_names_alike(database: Database) -> None:
     letters = "aAbBdDeEiIlLoOrnvw01|_- .\xe9\xc9\u0430\u0410\u0435\u0415\u03bf\u039f\u0456\u0406\uff41\uff21\u200b\u0301\xa0"
     names = [*PEOPLE, *ALIKE, *("".join(chance.choices(letters, k=chance.randrange(1, 8))) for _ in range(300))]
     with database.cluster.connect(database.name) as connection:
-        found = [connection.execute("SELECT dpcli.skeleton(%s)", (name,)).fetchone()[0] for name in names]
+        found = [connection.execute("SELECT dpcli.looks(%s)", (name,)).fetchone()[0] for name in names]
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
             assert (found[i] == found[j]) == (skeleton(first) == skeleton(second)), (first, second, found[i], found[j])
@@ -455,7 +455,7 @@ def test_no_letter_makes_another_person_of_one(database: Database) -> None:
     pieces += random.Random(7).sample(whole, 1000)
     assert len(pieces) > 2_000
     with database.cluster.connect(database.name) as connection:
-        (looked,) = connection.execute("SELECT dpcli.skeleton(%s)", (".".join(pieces),)).fetchone()
+        (looked,) = connection.execute("SELECT dpcli.looks(%s)", (".".join(pieces),)).fetchone()
     servers: dict[str, str] = {}
     for piece, seen in zip(pieces, looked.split("."), strict=True):
         assert servers.setdefault(skeleton(piece), seen) == seen, (piece, ascii(piece))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Table, visible
 
 if TYPE_CHECKING:
-    from rich.box import Box
     from rich.console import Console
 
 # Properties of the format. facts.py explains each constant and reads it by its name.
@@ -98,8 +97,10 @@ def _take_text(console: Console) -> str:
 
 def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
     """Yield the text of a table, in one piece or in parts."""
+    from rich.cells import cell_len
+
     widest = _widest(table)
-    columns, needed = _columns(table, list(map(_cells, widest[0])), width)
+    columns, needed = _columns(table, list(map(cell_len, widest[0])), width)
     # The table is wider than a screen that is too narrow, since a number that loses its last digits is a different number.
     console.width = max(width, needed)
     if len(table.rows) <= PART:
@@ -114,59 +115,18 @@ def _parts_of_grid(
 ) -> Iterator[str]:
     """Yield the text of a table in parts: its head, PART rows at a time, and its lower edge.
 
-    The two rows of `_widest` determine the widths of the columns. They are added to each part that rich lays out, and their lines are cut
-    off again.
+    The two rows of `_widest` are added to each part, so that all parts have equal column widths. Their lines are cut off again.
     """
     widest_lines, lower_edge = _split_last_line(_grid_text(columns, widest, frozenset(), console, head=False))
     head = _grid_text(columns, widest, frozenset(), console)
-    widths = _column_widths(columns, widest, console)
     yield head[: len(head) - len(widest_lines) - len(lower_edge)]
     rows, offset = iter(table.rows), 0
     while part := list(islice(rows, PART)):
         flagged = frozenset(i - offset for i in table.flagged if offset <= i < offset + len(part))
-        if flagged:
-            lines, _ = _split_last_line(_grid_text(columns, [*part, *widest], flagged, console, head=False))
-            yield lines[: len(lines) - len(widest_lines)]
-        else:
-            yield "".join(_row_text(tuple(map(visible, row)), columns, widths, console) for row in part)
+        lines, _ = _split_last_line(_grid_text(columns, [*part, *widest], flagged, console, head=False))
+        yield lines[: len(lines) - len(widest_lines)]
         offset += len(part)
     yield lower_edge
-
-
-def _column_widths(columns: Sequence[dict[str, Any]], widest: list[tuple[str, ...]], console: Console) -> list[int]:
-    """Return the width of each column, without the spaces between columns, from the upper edge of a grid with visible corners."""
-    from rich import box
-
-    edge = _grid_text(columns, widest, frozenset(), console, head=False, shape=box.SQUARE).split("\n", 1)[0]
-    count = len(columns)
-    return [len(part) - (i > 0) - (i < count - 1) for i, part in enumerate(edge[1:-1].split(box.SQUARE.top_divider))]
-
-
-def _row_text(row: Sequence[str], columns: Sequence[dict[str, Any]], widths: Sequence[int], console: Console) -> str:
-    """Return the lines of one row without a style, as rich lays them out, many times faster for cells that need not wrap."""
-    cells = [[cell] if _cells(cell) <= width else _wrapped(cell, width, console) for cell, width in zip(row, widths, strict=True)]
-    lines = []
-    for parts in zip_longest(*cells, fillvalue=""):
-        padded = []
-        for part, column, width in zip(parts, columns, widths, strict=True):
-            space = " " * (width - _cells(part))
-            padded.append(space + part if column["justify"] == "right" else part + space)
-        lines.append(f" {'   '.join(padded)}".rstrip())
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _wrapped(cell: str, width: int, console: Console) -> list[str]:
-    """Return the lines of a cell that wraps."""
-    from rich.text import Text
-
-    return [line.plain for line in Text(cell).wrap(console, width, justify="left", overflow="fold")]
-
-
-def _cells(text: str) -> int:
-    """Return the width of a text in cells of a terminal."""
-    from rich.cells import cell_len
-
-    return len(text) if text.isascii() else cell_len(text)
 
 
 def _split_last_line(text: str) -> tuple[str, str]:
@@ -176,24 +136,14 @@ def _split_last_line(text: str) -> tuple[str, str]:
 
 
 def _grid_text(
-    columns: Sequence[dict[str, Any]],
-    rows: Sequence[tuple[str, ...]],
-    flagged: frozenset[int],
-    console: Console,
-    head: bool = True,
-    shape: Box | None = None,
+    columns: Sequence[dict[str, Any]], rows: Sequence[tuple[str, ...]], flagged: frozenset[int], console: Console, head: bool = True
 ) -> str:
-    """Return the text of rows as a grid.
-
-    flagged: the indices of the highlighted rows.
-    head: whether to print the column names.
-    shape: the lines around the cells; None for a line below the names alone.
-    """
+    """Return the text of rows as a grid. `flagged` has the indices of the highlighted rows; `head` is false to omit the column names."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(box=shape or box.SIMPLE_HEAD, pad_edge=False, show_header=head)
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_header=head)
     for column in columns:
         grid.add_column(**column)
     for i, row in enumerate(rows):
@@ -229,15 +179,17 @@ def _columns(table: Table, widths: Sequence[int], width: int) -> tuple[list[dict
 
 def _widest(table: Table) -> list[tuple[str, ...]]:
     """Return two rows that determine all column widths: the first has the widest cells, the second the cells with the widest words."""
+    from rich.cells import cell_len
+
     count = len(table.columns)
     cells, widths = [""] * count, [0] * count
     cells_of_words, word_widths = [""] * count, [0] * count
     for row in chain([table.columns], table.rows):
         for column, cell in enumerate(map(visible, row)):
-            width = _cells(cell)
+            width, word_width = cell_len(cell), max(map(cell_len, cell.split()), default=0)
             if width > widths[column]:
                 cells[column], widths[column] = cell, width
-            if width > word_widths[column] and (word_width := max(map(_cells, cell.split()), default=0)) > word_widths[column]:
+            if word_width > word_widths[column]:
                 cells_of_words[column], word_widths[column] = cell, word_width
     return [tuple(cells), tuple(cells_of_words)]
 

@@ -137,7 +137,7 @@ class MeanQuery(ColumnQuery):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "epsilon": 0.5, "max_rows": 1},
         {"column": "age", "rho": 0.5, "count": 1000, "max_rows": 1},
-        {"column": "age", "by": ["visitor"], "keys": "threshold", "delta": 1e-9, "weight": 1, "max_groups": 1, "max_rows": 1},
+        {"column": "age", "by": ["visitor"], "keys": "threshold", "delta": 1e-9, "epsilon": 1, "max_groups": 1, "max_rows": 1},
     )
 
     measure: Annotated[str, MEASURE] = "mean"

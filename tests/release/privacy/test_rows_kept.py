@@ -66,9 +66,11 @@ def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[
         low, high = (integer_of(meant, steps, row) for row in (COMMON, OTHER))
         if low != high:
             assert low is not None and high is not None
-            found, rest = divmod(totals[common].sums[place] - kept[common] * low, high - low)
+            keys = [common] if common in totals else list(totals)  # by unit, each has a key of its own
+            count = sum(kept[key] for key in keys)
+            found, rest = divmod(sum(totals[key].sums[place] for key in keys) - count * low, high - low)
             assert rest == 0
-            return found, kept[common]
+            return found, count
     return None
 
 
