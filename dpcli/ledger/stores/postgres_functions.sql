@@ -981,7 +981,7 @@ BEGIN
   END IF;
   last := dpcli.lock_end(of_dataset);
   PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
-  IF new_seq <> last.seq + 1 OR content ->> 'previous' <> last.head THEN
+  IF (new_seq, content ->> 'previous') IS DISTINCT FROM (last.seq + 1, last.head) THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = 'the entry does not follow the end of the chain';
   END IF;
   PERFORM dpcli.check_moving(of_dataset, content);

@@ -164,6 +164,7 @@ MOVE = dict.fromkeys(("pipeline", "delta", "cost", "detail"))  # what a move doe
 LIES: dict[str, tuple[dict[str, Any], str]] = {
     "another number": ({"seq": 4}, "does not follow the end"),
     "another previous": ({"previous": "f" * 64}, "does not follow the end"),
+    "no previous": ({"previous": None}, "expected previous"),
     "another format": ({"ledger": 2}, "expected format 1"),
     "another dataset": ({"dataset": "other"}, "belongs elsewhere"),
     "somebody else": ({"who": "ada"}, "expected an entry signed by sam"),
