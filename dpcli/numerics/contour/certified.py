@@ -513,7 +513,8 @@ def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> E
         t = first.tilt if math.isfinite(first.tilt) else 1.0 / max(first.upper, 1e-6)
         far, cumulants = total_cgf_about(losses, t)  # a contour at this tilt needs them too
         chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
-        if chernoff > log_delta + CHERNOFF_EXCESS or not math.isfinite(first.tilt):
+        falls = _log_chernoff(far[-1:], cumulants[-1:], first.upper) <= chernoff  # so a larger tilt is better
+        if falls or chernoff > log_delta + CHERNOFF_EXCESS or not math.isfinite(first.tilt):
             z = t * np.geomspace(0.1, 100.0, 10)
             chernoff = min(chernoff, _log_chernoff(z, total_cgf(losses, z), first.upper))
         if chernoff <= log_delta:

@@ -264,7 +264,7 @@ class CoarseSurvey:
             return None
         at = (self._table[:, :, best] - self.tilts * epsilon).argmin(axis=1)
         tilts, rows = self.tilts[at], np.flatnonzero(kept[:, best])
-        others = np.flatnonzero(~kept[:, best])
+        others = np.flatnonzero(~kept[:, best] & (bounds[:, best] != -np.inf))  # -inf: no step has a large loss, or no small one
         return TermPlan(
             int(self.cuts[best]),
             [self.numbers[i] for i in rows.tolist()],
