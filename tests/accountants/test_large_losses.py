@@ -89,6 +89,22 @@ def test_the_interval_by_a_lattice_in_long_doubles(kind: type[SampledGaussian], 
     assert sum(width > 4e-6 for width in widths) <= max(1, cases // 10), (seed, widths)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "setting",
+    [
+        (SampledGaussian, 0.6195913339153999, 5.874e-06, 4, -239.7416),  # the other direction's best Chernoff bound is at a far tilt
+        (SampledGaussian, 1.4281015347306927, 1.556e-05, 6, -251.4685),  # the best cut leaves no outcome above it
+    ],
+    ids=["far-tilt", "no-large-loss"],
+)
+def test_a_question_that_was_refused_is_answered(setting: Setting) -> None:
+    bound = asked(setting)
+    assert bound.lower is not None and bound.upper - bound.lower <= 4e-6 * bound.upper
+    fine = log_delta_on_lattice(setting, bound.upper, 2 * CELLS)
+    assert fine >= setting[-1] - 0.005, (bound, fine)
+
+
 def log_delta_of_two(setting: Setting, epsilon: float) -> mp.mpf:
     """log delta of two steps: the curve of one step, integrated over the outcome of the other.
 
