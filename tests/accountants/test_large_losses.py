@@ -99,8 +99,8 @@ def test_the_interval_by_a_lattice_in_long_doubles(kind: type[SampledGaussian], 
 @pytest.mark.parametrize(
     "setting",
     [
-        (SampledGaussian, 0.6195913339153999, 5.874e-06, 4, -239.7416),  # the other direction's best Chernoff bound is at a far tilt
-        (SampledGaussian, 1.4281015347306927, 1.556e-05, 6, -251.4685),  # the best cut leaves no outcome above it
+        (SampledGaussian, 0.6195913339153999, 5.874e-06, 4, -239.7416),  # Chernoff's bound needs a far tilt
+        (SampledGaussian, 1.4281015347306927, 1.556e-05, 6, -251.4685),  # no outcome is above the best cut
     ],
     ids=["far-tilt", "no-large-loss"],
 )
