@@ -1,4 +1,4 @@
-"""Writes the site's page of comparisons: dpcli beside other libraries, in accuracy, speed and sharpness, measured in one run.
+"""Writes the site's page of comparisons: dpcli beside other libraries, in accuracy, speed and sharpness.
 
     python -m tests.benchmarks.table [--peer-python PYTHON ...] [--section SECTION ...] [--write FILE]
 
