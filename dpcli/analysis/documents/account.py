@@ -314,8 +314,20 @@ def _mechanisms_table(account: Account) -> Table:
         total = math.fsum(omitted_shares)
         percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
         footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
+    footnotes += _short_runs(account)
     title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
     return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
+
+
+def _short_runs(account: Account) -> tuple[str, ...]:
+    """Return a note with the number of epochs if the sampled steps are less than one, since a number of epochs may be meant."""
+    size = account.pipeline.privacy.dataset_size
+    epochs = 0.0
+    for charge in account.charges:
+        entry = charge.entries[0]
+        if entry.sampling is not None and entry.epochs is None and not isinstance(entry.sampling, OncePerEpoch):
+            epochs += charge.count * float(entry.sampling.exact_rate(size) or 0)
+    return (f"steps times rate: {epochs:.2g} epochs, which is less than one pass over the data",) if 0.0 < epochs < 1.0 else ()
 
 
 def _runs(charge: BillLine, count: int) -> str:

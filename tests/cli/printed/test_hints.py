@@ -180,3 +180,12 @@ def test_no_delta_is_said_by_the_account_as_by_calibration(tmp_path: Path) -> No
     assert found.code == 3 and words in found.err
     (tmp_path / "x.toml").write_text((ROOT / MNIST).read_text())
     assert words in dpcli("calibrate-sigma", str(tmp_path / "x.toml"), "--delta", "0", "--target-epsilon", "2").err
+
+
+@pytest.mark.long
+def test_less_than_one_epoch_is_told_where_steps_are_stated() -> None:
+    note = "epochs, which is less than one pass over the data"
+    rate = ("--noise-multiplier", "1", "--sampling-rate", "0.01", "--delta", "1e-5")
+    assert f"steps times rate: 0.6 {note}" in dpcli("account", *rate, "--steps", "60").out
+    for flags in (("--steps", "100"), ("--epochs", "0.6")):
+        assert note not in dpcli("account", *rate, *flags).out, flags
