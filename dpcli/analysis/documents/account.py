@@ -42,11 +42,13 @@ def document(
     verdict = account.budget.verdict if account.budget else ""
     if account.exit_code == 3:
         verdict = "unknown"
+    elif exit_code(account, diagnostics):
+        verdict = "fail"
     notes = [*lint_notes(diagnostics), *_calibration_hint(account, flags)]
     if cite_sources:
         notes += [f"{row.accountant.name}: {row.accountant.source}" for row in account.rows]
     return Document(
-        headline=headline(account, decimals),
+        headline=headline(account, decimals, diagnostics),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
@@ -61,8 +63,11 @@ def document(
     )
 
 
-def headline(account: Account, decimals: int = 4) -> str:
-    """Return the guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
+def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnostic] = ()) -> str:
+    """Return the guarantee in one sentence, with everything that it depends on, and the budget's verdict.
+
+    If an error among the findings calls the file unsound, this is said in place of a verdict that the budget allows it.
+    """
     pipeline, privacy = account.pipeline, account.pipeline.privacy
     setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(pipeline)}"
     if account.group_size > 1:
@@ -76,6 +81,9 @@ def headline(account: Account, decimals: int = 4) -> str:
     given = f"delta = {account.delta!r}" if account.quantity == "epsilon" else f"epsilon = {account.epsilon!r}"
     bound = f"{account.quantity} <= {up(account.upper, decimals)} at {given}"
     verdict = "" if account.budget is None else f"; {_budget_note(account, account.budget, decimals)}"
+    errors = dict.fromkeys(diagnostic.rule for diagnostic in diagnostics if diagnostic.severity == "error")
+    if errors and not account.exit_code:
+        verdict = f"; NOT SOUND: {', '.join(errors)}"
     return f"{bound} ({setting}; accountant: {accountant}){verdict}"
 
 

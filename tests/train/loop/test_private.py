@@ -248,7 +248,9 @@ def test_a_model_in_double_precision_is_trained_in_it(begin: Begin) -> None:
 
 
 @pytest.mark.long
-def test_far_fewer_records_than_declared_are_told_where_their_number_is_public(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+def test_far_fewer_records_than_declared_are_told_where_their_number_is_public(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
     cases = [("add-remove", 300, 0), ("zero-out", 300, 1), ("replace-one", 300, 1), ("replace-one", 66, 0)]
     for adjacency, size, warnings in cases:
         changed = FILE.replace("add-remove", adjacency).replace("dataset_size = 60", f"dataset_size = {size}")
