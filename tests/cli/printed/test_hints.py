@@ -189,3 +189,25 @@ def test_less_than_one_epoch_is_told_where_steps_are_stated() -> None:
     assert f"steps times rate: 0.6 {note}" in dpcli("account", *rate, "--steps", "60").out
     for flags in (("--steps", "100"), ("--epochs", "0.6")):
         assert note not in dpcli("account", *rate, *flags).out, flags
+
+
+def test_a_number_in_another_spelling_is_told_as_it_is_to_be_written() -> None:
+    cases = [
+        ("--sampling-rate", "1%", " Write 0.01."),
+        ("--sampling-rate", "0.5 %", " Write 0.005."),
+        ("--sampling-rate", "0,01", " Write 0.01."),
+        ("--sampling-rate", "1,000", ""),  # a thousand, or one
+        ("--sampling-rate", "inf%", ""),
+        ("--dataset-size", "50,000", " Write 50000."),
+        ("--dataset-size", "1,234,567", " Write 1234567."),
+        ("--dataset-size", "1e5", " Write 100000."),
+        ("--dataset-size", "1e999", ""),
+        ("--dataset-size", "5,00", ""),
+        ("--dataset-size", "1.5", ""),
+        ("--dataset-size", "1%", ""),
+        ("--steps", "many", ""),
+    ]
+    for flag, value, hint in cases:
+        done = dpcli("account", "--noise-multiplier", "1", flag, value)
+        kind = "float" if flag == "--sampling-rate" else "integer"
+        assert done.code == 2 and done.err.endswith(f"'{flag}': '{value}' is not a valid {kind}.{hint}\n"), (flag, value, done.err)
