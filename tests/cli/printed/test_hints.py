@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -211,3 +215,25 @@ def test_a_number_in_another_spelling_is_told_as_it_is_to_be_written() -> None:
         done = dpcli("account", "--noise-multiplier", "1", flag, value)
         kind = "float" if flag == "--sampling-rate" else "integer"
         assert done.code == 2 and done.err.endswith(f"'{flag}': '{value}' is not a valid {kind}.{hint}\n"), (flag, value, done.err)
+
+
+@pytest.mark.long
+def test_a_failure_is_told_once_on_a_terminal_and_on_both_streams_elsewhere(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty", reason="pseudo-terminals are of Unix")
+    path = tmp_path / "p.toml"
+    path.write_text((ROOT / MNIST).read_text().replace("delta = 1e-5", "delta = 1e-4"))
+    for words in (("account",), ("lint",), ("gate", "--max-epsilon", "9"), ("-q", "account")):
+        command = [sys.executable, "-m", "dpcli", *words, str(path)]
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "300"}
+        done = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT)
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # as a terminal ends on Linux
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        assert done.wait() == 1, (words, shown)
+        assert shown.count(b"expected a delta below 1/dataset_size") == 1, (words, shown.decode())
+        apart = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+        assert b"expected a delta below 1/dataset_size" in apart.stderr, words
