@@ -17,6 +17,7 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.file.toml.findings import Diagnostic
+from dpcli.lint.delta import delta_errors
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
@@ -85,6 +86,11 @@ def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnost
     if errors and not account.exit_code:
         verdict = f"; NOT SOUND: {', '.join(errors)}"
     return f"{bound} ({setting}; accountant: {accountant}){verdict}"
+
+
+def headline_of_run(account: Account) -> str:
+    """Return the headline for a command that does the work of a file and checks no rule about it, except that about delta."""
+    return headline(account, diagnostics=delta_errors(account.pipeline, account.delta))
 
 
 def _uncapped(account: Account) -> str:
