@@ -51,6 +51,18 @@ def browser() -> str:
     return path or pytest.skip(f"no browser on PATH: {', '.join(NAMES)}")
 
 
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+
+
+def printed(page: str, folder: Path) -> int:
+    """Return the number of sheets on which the browser prints a page. folder: its own, empty."""
+    sheet, paper = folder / "page.html", folder / "page.pdf"
+    sheet.write_text(page, "utf-8")
+    command = [browser(), *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--print-to-pdf={paper}", sheet.as_uri()]
+    subprocess.run(command, capture_output=True, timeout=300, check=True)
+    return len(re.findall(rb"/Type /Page\b", paper.read_bytes()))
+
+
 def faults(pages: Mapping[str, str], folder: Path, widths: Sequence[int] = WIDTHS) -> list[tuple[str, int, str, str]]:
     """Return (page, width, fault, word or width) of each fault; the browser starts once for all pages. folder: its own, empty."""
     frames = "".join(
@@ -62,7 +74,7 @@ def faults(pages: Mapping[str, str], folder: Path, widths: Sequence[int] = WIDTH
     sheet.write_text(f'<!DOCTYPE html><meta charset="utf-8"><script>{script}</script><body>{frames}</body>', "utf-8")
     dumped = subprocess.run(
         [
-            *(browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *(browser(), *FLAGS),
             *(f"--user-data-dir={folder / 'profile'}", "--dump-dom", sheet.as_uri()),
         ],
         capture_output=True,

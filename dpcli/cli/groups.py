@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,6 +12,10 @@ from typing import Any
 
 import click
 
+# The message of click about an option that expects a number, and texts that show which number was meant.
+NOT_A_NUMBER = re.compile(r"'(.*)' is not a valid (integer|float)")
+THOUSANDS, DECIMAL_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+"), re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
+MOST_DIGITS = 20  # largest number of digits of a number that a message suggests
 MOST_LISTED = 8  # largest number of commands that a message lists
 Commands = Mapping[str, tuple[str, str]]  # name -> ("module:object", short help)
 
@@ -165,6 +170,35 @@ def with_suggestion(error: click.NoSuchOption) -> click.UsageError:
     """Return the error for an unknown option, with a suggestion if there is one."""
     words = _hint(error.option_name, error.ctx)
     return click.UsageError(f"no such option '{error.option_name}'; {words}", error.ctx) if words else error
+
+
+def with_number(error: click.BadParameter) -> click.BadParameter:
+    """Return the error for an option that expects a number, with the number as it is to be written, if the value shows what was meant."""
+    wrong = NOT_A_NUMBER.match(error.message)
+    number = wrong and _meant(wrong[1], wrong[2])
+    return click.BadParameter(f"{error.message} Write {number}.", error.ctx, error.param) if number else error
+
+
+def _meant(value: str, kind: str) -> str:
+    """Return the number, of the kind "integer" or "float", that a text with a percent sign, commas or an exponent states; "" if unclear."""
+    if kind == "float" and value.endswith("%"):
+        return _digits(value[:-1], 100)
+    if kind == "float":
+        return value.replace(",", ".") if DECIMAL_COMMA.fullmatch(value) else ""
+    plain = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
+    result = _digits(plain, 1)
+    return result if result.isdecimal() else ""
+
+
+def _digits(text: str, divisor: int) -> str:
+    """Return a number divided by a power of ten, in digits without an exponent; "" if the text is no finite number of moderate size."""
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        number = Decimal(text) / divisor
+    except InvalidOperation:
+        return ""
+    return f"{number.normalize():f}" if number.is_finite() and abs(number.adjusted()) < MOST_DIGITS else ""
 
 
 def _hint(flag: str, context: click.Context | None) -> str:

@@ -14,7 +14,7 @@ import click
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import COMMANDS
 from dpcli.cli.completion import VARIABLE, register
-from dpcli.cli.groups import LazyGroup, with_suggestion
+from dpcli.cli.groups import LazyGroup, with_number, with_suggestion
 from dpcli.cli.options import global_options
 from dpcli.cli.printing import complain, discard, message_of, open_closed_streams, show, standard_error
 
@@ -87,6 +87,8 @@ def main(arguments: list[str]) -> int:
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
             error = with_suggestion(error)
+        elif isinstance(error, click.BadParameter):
+            error = with_number(error)
         with standard_error():
             error.show()
         _report(error, arguments)

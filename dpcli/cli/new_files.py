@@ -13,6 +13,7 @@ import click
 from dpcli.base.errors import InputError
 from dpcli.cli.outputs import require_free, table_named
 from dpcli.cli.printing import show, standard_error
+from dpcli.file.toml.shown import first_names
 
 LARGEST_HINTED_DELTA = 1e-6  # largest delta that a hint suggests; for datasets of 10^5 records or more it is smaller
 
@@ -71,9 +72,16 @@ def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
         raise
 
 
-def write_new_pipeline(path: str | None, text: str) -> None:
-    """Print a pipeline file, or write it to a new file and print the next command to run."""
-    then = "" if path is None else f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"
+def write_new_pipeline(path: str | None, text: str, earlier: str | None = None) -> None:
+    """Print a pipeline file, or write it to a new file and print the next command to run.
+
+    earlier: the text of which `text` is an edited copy. Comments on edited lines are named, since they may speak of the earlier values.
+    """
+    pairs = enumerate(zip(earlier.split("\n"), text.split("\n"), strict=True), start=1) if earlier else ()
+    lines = [str(number) for number, (before, after) in pairs if before != after and "#" in after]
+    then = f"; comments were kept, check those of changed lines: {first_names(lines)}" if lines else ""
+    if path is not None:
+        then += f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"
     write_new(path, text, then=then)
 
 

@@ -21,7 +21,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
 from dpcli.base.registry import ACCOUNTANTS, FORMATS
 from dpcli.cli.completion import complete_accountant
-from dpcli.cli.printing import Settings, complain, show_each
+from dpcli.cli.printing import Settings, complain, on_one_terminal, show_each
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -351,7 +351,8 @@ def working() -> Iterator[None]:
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Write a document to files, print it, and return its exit code.
 
-    Alerts go to standard error, and so does the reason of an exit code other than 0. With -q the document is printed without its notes.
+    Alerts go to standard error, and so does the reason of an exit code other than 0, unless a terminal shows both streams and the printed
+    document has the reason. With -q the document is printed without its notes.
 
     Args:
         outputs: The files as FORMAT=PATH.
@@ -360,7 +361,7 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
         InputError: A report for a CI system would contain no check, or a file cannot be written.
     """
     from dpcli.cli.document_files import pieces_of, split_output, write_each
-    from dpcli.document.document import reason, with_verdict
+    from dpcli.document.document import reason, shows_reason, with_verdict
     from dpcli.document.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
@@ -375,6 +376,10 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     printed_pieces = pieces_of(printed, format_, settings)
     for (name, path), pieces in zip(named_outputs, written_pieces, strict=True):
         write_each(path, pieces, appended(name))
+    if failure and on_one_terminal():
+        printed_pieces = tuple(printed_pieces)
+        if shows_reason("".join(printed_pieces), document):
+            failure = ""
     show_each(printed_pieces)
     for line in document.alerts:
         complain(line)

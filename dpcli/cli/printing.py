@@ -57,6 +57,11 @@ def show_each(pieces: Iterable[str | bytes]) -> None:
         discard()
 
 
+def on_one_terminal() -> bool:
+    """Return whether results and messages are shown on a terminal, where a message that the result contains would be read twice."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
 def complain(why: str) -> None:
     """Print a message to standard error, after standard output is flushed."""
     show("")

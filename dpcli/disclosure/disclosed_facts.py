@@ -10,6 +10,7 @@ from dpcli.analysis.meaning import Meaning, meaning
 from dpcli.base.errors import DpcliError, InternalError
 from dpcli.file.pipeline.model import Disclosure, Entry, Pipeline, Privacy
 from dpcli.file.toml.findings import Diagnostic
+from dpcli.lint.delta import delta_errors
 from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 
 if TYPE_CHECKING:
@@ -60,18 +61,20 @@ class Facts:
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
 
-def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] = ()) -> Facts:
+def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] | None = None) -> Facts:
     """Return the facts about a pipeline: its account, the meaning of the account, and the account without amplification.
 
     Args:
         pipeline: The pipeline.
         delta: Delta at which epsilon is bounded; None for the delta of the file.
-        diagnostics: Findings of the rules about the file.
+        diagnostics: Findings of the rules about the file; None if no rule was checked, so that delta alone is judged.
 
     Raises:
         InputError: As for `account`.
     """
     file_account, explained = meaning(pipeline, delta)
+    if diagnostics is None:
+        diagnostics = delta_errors(pipeline, file_account.delta)
     return Facts(file_account, explained, _unamplified(pipeline, file_account), diagnostics)
 
 

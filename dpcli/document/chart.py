@@ -7,11 +7,13 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 
 from dpcli.base.errors import InternalError
 
-Scale = Literal["linear", "log"]
+Scale = Literal["linear", "log", "utc"]
+EPOCH = datetime(1970, 1, 1)  # the moment 0 of an axis of dates
 Points = tuple[tuple[float, float], ...]
 
 
@@ -32,7 +34,7 @@ SERIES = (Tone.MAIN, Tone.SECOND, Tone.THIRD, Tone.FOURTH, Tone.FIFTH)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis from `low` to `high`, which are positive on a log scale.
+    """An axis from `low` to `high`, which are positive on a log scale. On the scale utc they are moments in UTC, in ms after EPOCH.
 
     unit: unit of the numbers, for the title; "" if they have none.
     categories: labels of the positions 0, 1, 2, ...; empty if the axis has numbers.
@@ -47,15 +49,20 @@ class Axis:
 
     @property
     def title(self) -> str:
-        """The label with the unit, and with "log scale" if the scale is logarithmic."""
-        remarks = ([self.unit] if self.unit else []) + (["log scale"] if self.scale == "log" else [])
+        """The label with the unit, and with the scale unless it is linear."""
+        remark = {"linear": "", "log": "log scale", "utc": "UTC"}[self.scale]
+        remarks = [one for one in (self.unit, remark) if one]
         return f"{self.label} ({', '.join(remarks)})" if remarks else self.label
 
     def share(self, value: float) -> float:
         """Return the position of `value` along the axis: 0 at `low` and 1 at `high`; -inf if a log scale cannot show the value."""
-        if self.scale == "linear":
+        if self.scale != "log":
             return (value - self.low) / (self.high - self.low)
         return math.log(value / self.low) / math.log(self.high / self.low) if value > 0.0 else -math.inf
+
+    def words(self, value: float, form: str = "") -> str:
+        """Return a value as text: a date as an ISO time, and a number in a format such as ".4g"; "" keeps all of its digits."""
+        return f"{date_of(value).isoformat()}Z" if self.scale == "utc" else format(value, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +254,16 @@ class Chart:
             yield from cloud.points
         for square in self.grid.squares if self.grid else ():
             yield square.column, square.value or 0.0
+
+
+def moment(when: datetime) -> float:
+    """Return the value of a time in UTC, without a zone, on an axis of dates."""
+    return (when - EPOCH) / timedelta(milliseconds=1)
+
+
+def date_of(value: float) -> datetime:
+    """Return the time in UTC of a value on an axis of dates."""
+    return EPOCH + timedelta(milliseconds=value)
 
 
 SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks

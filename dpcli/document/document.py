@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 
+COLOR = re.compile(r"\x1b\[[0-9;]*m")  # escapes that color a text on a terminal
 Level = Literal["error", "warning", "note"]
 
 
@@ -321,10 +322,26 @@ def reason(document: Document) -> str:
     The reason is the first error finding that is not suppressed, with its place. If there is none, it is the first check that failed and is
     not waived. If there is none either, it is `why` of the document, or its headline. "(and n more)" counts further errors or checks.
     """
-    errors = [_at(finding) for finding in document.findings if finding.level == "error" and finding.suppression is None]
-    failed = [f"{check.name}: {check.message}" for check in document.checks if not check.passed and not check.waived]
-    reasons = errors or failed or [document.why or document.headline]
+    reasons = [words for words, _ in _reasons(document)]
     return visible(reasons[0]) + _more(len(reasons))
+
+
+def shows_reason(text: str, document: Document) -> bool:
+    """Return whether a printed text has the message of the reason, however it is broken into lines and colored."""
+    message = _reasons(document)[0][1]
+    return " ".join(visible(message).split()) in " ".join(COLOR.sub("", text).split())
+
+
+def _reasons(document: Document) -> list[tuple[str, str]]:
+    """Return the reasons of `reason`, each with its place or name and without."""
+    errors = [finding for finding in document.findings if finding.level == "error" and finding.suppression is None]
+    failed = [check for check in document.checks if not check.passed and not check.waived]
+    why = document.why or document.headline
+    return (
+        [(_at(finding), finding.message) for finding in errors]
+        or [(f"{check.name}: {check.message}", check.message) for check in failed]
+        or [(why, why)]
+    )
 
 
 def _more(count: int) -> str:

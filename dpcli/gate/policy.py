@@ -33,7 +33,7 @@ Of the caps that flags, the policy and the file state, the tightest cap applies.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Annotated, Literal
@@ -44,7 +44,7 @@ from dpcli.base.registry import SAMPLING
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import KeyPlace
-from dpcli.file.keys.tables import Members, read_members
+from dpcli.file.keys.tables import Members, nearest, read_members
 from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.gate_keys import WAIVABLE, Caps, Horizon, Waiver, under
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -52,7 +52,7 @@ from dpcli.file.pipeline.read import refuse, toml_document
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Problem, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes, title
 from dpcli.file.toml.shown import quoted
-from dpcli.file.toml.suggest import closest, did_you_mean
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, tightest, with_defaults
 from dpcli.gate.path_patterns import matches, name_matches, names_of
 from dpcli.gate.verdicts import Condition, JudgedSum
@@ -222,7 +222,7 @@ def read_policy_bytes(data: bytes, source: str) -> Policy:
     other = instead_of_policy(tables)
     if other is not None:
         raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other}", title(source)),))
-    findings = Findings(advice=_advice)
+    findings = Findings(advice=nearest)
     policy = Policy()
     with suppress(TooMany):
         values = read_members(KEYS, tables, KeyPlace((), findings))
@@ -232,11 +232,6 @@ def read_policy_bytes(data: bytes, source: str) -> Policy:
                 findings.add("DP005", key, expected, value)
     refuse(findings, tables, text, source)
     return replace(policy, path=source)
-
-
-def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    near = closest(key, known)
-    return (near, f"did you mean '{near}'") if near else (None, "")
 
 
 def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, ...]]:

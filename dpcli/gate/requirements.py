@@ -314,7 +314,11 @@ def statement_conditions(
     if words:
         allowed = outside.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
-        note = "(allowed)" if allowed else "(allowed with --allow-statement-change)"
+        note = (
+            "(allowed)"
+            if allowed
+            else '(allowed with a waiver of "statement", which names its approver, or --allow-statement-change)'
+        )
         yield Condition("statement", verdict, f"{words} {note}", _first_path(weaker))
     for change in changes:
         if not change.weaker and change.replaced_by:

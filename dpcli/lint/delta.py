@@ -40,6 +40,12 @@ def judged_deltas(deltas: Mapping[str, float | None], dataset_size: int | None, 
     return tuple(diagnostics)
 
 
+def delta_errors(pipeline: Pipeline, delta: float | None) -> tuple[Diagnostic, ...]:
+    """Return the error of DP105 about the delta of a number, for commands that check no other rule; an empty tuple if there is none."""
+    judged = judged_deltas({"privacy.delta": delta}, pipeline.privacy.dataset_size, pipeline.path or "<file>")
+    return tuple(diagnostic for diagnostic in judged if diagnostic.severity == "error")
+
+
 class DeltaProblem(NamedTuple):
     """A message about a delta that is too large for the number of records, and its severity."""
 

@@ -1,10 +1,11 @@
-"""Writes the site's page of comparisons: dpcli beside other libraries, in accuracy, speed and sharpness, measured in one run.
+"""Writes the site's page of comparisons: dpcli beside other libraries, in accuracy, speed and sharpness.
 
-    python -m tests.benchmarks.table [--peer-python PYTHON ...] [--no-training] [--write FILE]
+    python -m tests.benchmarks.table [--peer-python PYTHON ...] [--section SECTION ...] [--write FILE]
 
 Each --peer-python is an interpreter that has some of dp-accounting, prv-accountant, autodp, riskcal and opacus: the extra `bench`, and
 `pip install prv-accountant autodp riskcal` in an environment of their own. This one is asked too, and what none of them has is left out.
-Without --write the page is printed; the site's is .github/docs/comparison.md. It takes some minutes.
+Without --write the page is printed; the site's is .github/docs/comparison.md. It takes some minutes. With --section, only these sections
+are measured (epsilon, attack, training, accuracy), and --write keeps the others of FILE. Each says when and where it was measured.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import decimal
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -156,9 +158,7 @@ class Libraries:
 
 
 def training() -> Iterator[str]:
-    """Yield the tables of training, which need torch and Opacus here: time and memory of a step, and accuracy for the same epsilon."""
-    from dpcli.sweep.sweep_plan import plan_sweep
-    from tests.benchmarks import accuracy
+    """Yield the table of training, which needs torch and Opacus here: time and memory of a step, those of SGD without privacy being 1."""
     from tests.benchmarks.training import STEPS, measured
 
     yield "| step of | time, times SGD's | memory, times SGD's |"
@@ -168,12 +168,18 @@ def training() -> Iterator[str]:
         for column in columns[1:]:
             times = f"{statistics.median(column.ratios(columns[0])):.2f}" if column.turns else column.failure
             yield f"| {case}, {column.name} | {times} | {column.peak / columns[0].peak:.2f} |"
-    yield ""
+
+
+def accuracies() -> Iterator[str]:
+    """Yield the table of accuracies for the same epsilon, which needs torch and Opacus here."""
+    from dpcli.sweep.sweep_plan import plan_sweep
+    from tests.benchmarks import accuracy
+
     (variant,) = [one for one in plan_sweep(str(ROOT / FILE)).variants if one.epsilon == EPSILON]
-    accuracies, best = accuracy.compared(FILE, variant, SEEDS, accuracy.Results(None))
+    results, best = accuracy.compared(FILE, variant, SEEDS, accuracy.Results(None))
     yield f"| {FILE}, epsilon {EPSILON:g} | accuracy, mean of {len(SEEDS)} seeds |"
     yield "| --- | --- |"
-    for name, values in accuracies.items():
+    for name, values in results.items():
         yield f"| {name}{f' ({best})' if name == accuracy.TUNED else ''} | {statistics.mean(values):.3f} |"
 
 
@@ -195,26 +201,46 @@ def machine(versions: dict[str, str]) -> Iterator[str]:
 
 ABOUT = """# Comparison with other libraries
 
-Every number here comes from one run of `python -m tests.benchmarks.table`, in which each library answers with the defaults that its
-documentation shows. dpcli's epsilon is an interval: the truth is proved to lie in it. The next column says how far each bound is above the
+Every number here comes from `python -m tests.benchmarks.table`, in which each library answers with the defaults that its
+documentation shows. Each section says when it was measured. dpcli's epsilon is an interval: the truth is
+proved to lie in it. The next column says how far each bound is above the
 lower end of that interval. **Too small** marks a bound below it, which claims more privacy than there is. CPU time is of one call in a warm
 process. A library that does not offer a setting has no row there. Hit rates are of the best attack on membership: dpcli's is a bound.
 [Comparison of releases](release-comparison.md): which questions about a table each library answers.
 """
 
 
-def page(pythons: Sequence[str], trains: bool) -> str:
-    """Return the page."""
-    libraries = Libraries(pythons)
-    try:
-        lines = [ABOUT, *machine(libraries.versions), "", "## Epsilon, and the time to get it", ""]
-        lines += [*sharpness(libraries.asked("epsilon", SETTINGS)), "", "## What an attacker may reach", ""]
-        lines += attacks(libraries.asked("attack", [SETTINGS[place] for place in (0, 2, 5)]))
-    finally:
-        libraries.close()
-    if trains:
-        lines += ["", "## Training", "", *training()]
-    return "\n".join(lines) + "\n"
+TITLES = {
+    "epsilon": "Epsilon, and the time to get it",
+    "attack": "What an attacker may reach",
+    "training": "A step of training",
+    "accuracy": "Accuracy for the same epsilon",
+}
+HEADING = re.compile(r"^## (.*)$", re.M)
+
+
+def section(name: str, libraries: Libraries) -> str:
+    """Return a section of the page, without its heading: when and where it was measured, and its table."""
+    if name == "epsilon":
+        body = list(sharpness(libraries.asked("epsilon", SETTINGS)))
+    elif name == "attack":
+        body = list(attacks(libraries.asked("attack", [SETTINGS[place] for place in (0, 2, 5)])))
+    else:
+        body = list({"training": training, "accuracy": accuracies}[name]())
+    packages = {peer.package for peer in peers.QUESTIONS.get(name, {}).values()} or {"dpcli", "opacus"}
+    versions = {package: version for package, version in libraries.versions.items() if package in packages}
+    return "\n".join([*machine(versions), "", *body]) + "\n"
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """Return the sections of a page by their titles."""
+    _, *parts = HEADING.split(text)
+    return {title: body.strip("\n") + "\n" for title, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def page(sections: Mapping[str, str]) -> str:
+    """Return the page of sections by their titles."""
+    return "\n".join([ABOUT, *(f"## {title}\n\n{sections[title]}" for title in TITLES.values() if title in sections)])
 
 
 def main(words: Sequence[str]) -> None:
@@ -223,10 +249,16 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument(
         "--peer-python", action="append", default=[], metavar="PYTHON", help="an interpreter that has other libraries"
     )
-    parser.add_argument("--no-training", action="store_true", help="accountants alone")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--section", action="append", choices=TITLES, help="measure this section; repeatable. All if left out.")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keeps the sections of FILE that are not measured")
     options = parser.parse_args(words)
-    text = page([sys.executable, *options.peer_python], not options.no_training)
+    kept = sections_of(options.write.read_text("utf-8")) if options.write is not None and options.write.exists() else {}
+    libraries = Libraries([sys.executable, *options.peer_python])
+    try:
+        measured = {TITLES[name]: section(name, libraries) for name in options.section or TITLES}
+    finally:
+        libraries.close()
+    text = page({**kept, **measured})
     if options.write is None:
         sys.stdout.write(text)
     else:

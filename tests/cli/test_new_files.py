@@ -199,3 +199,15 @@ def test_what_is_lacking_or_wrong_is_told_as_the_flag_that_states_it(
     source.write_text(IMPORTED[name][0])
     done = dpcli("import", name, str(source), *words)
     assert done.code == 2 and flag in done.err and str(source) in done.err and "privacy." not in done.err, done.err
+
+
+@pytest.mark.long
+def test_comments_that_may_speak_of_earlier_values_are_named(tmp_path: Path) -> None:
+    source, place = tmp_path / "a.toml", tmp_path / "b.toml"
+    text = (ROOT / "examples/mnist.toml").read_text()
+    note = "; comments were kept, check those of changed lines: 15; next: "
+    for comment in ("  # epsilon 2", ""):
+        source.write_text(text.replace("noise_multiplier = 1.1\n", f"noise_multiplier = 1.1{comment}\n"))
+        place.unlink(missing_ok=True)
+        done = dpcli("calibrate-sigma", str(source), "--target-epsilon", "2", "--write", str(place))
+        assert done.code == 0 and (note in done.err) == bool(comment), done.err

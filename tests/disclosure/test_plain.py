@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
 from dpcli.analysis.account import account
 from dpcli.analysis.curve import profile, trade_off
-from dpcli.disclosure.disclosed_facts import Facts
+from dpcli.analysis.documents.account import headline_of_run
+from dpcli.disclosure.disclosed_facts import Facts, gather
 from dpcli.disclosure.documents.disclosure import document
 from dpcli.disclosure.statement import ALARM
 from dpcli.document.document import Passage
@@ -119,6 +121,16 @@ def test_a_rule_that_refuses_comes_first() -> None:
     statement, _ = statements(read("mnist").replace("delta = 1e-5", "delta = 1e-3"))
     assert statement.passages[0].title == "NOT SOUND"
     assert "DP105" in statement.passages[0].points[0]
+
+
+@pytest.mark.long
+def test_the_statement_of_a_run_judges_its_delta() -> None:
+    """No other rule: what the file states about other programs does not concern a run of dpcli."""
+    pipeline = facts(read("mnist")).pipeline
+    for delta, rules in ((1e-3, ["DP105"]), (1e-5, []), (1e-7, [])):
+        found = gather(replace(pipeline, privacy=replace(pipeline.privacy, delta=delta)))
+        assert [diagnostic.rule for diagnostic in found.unsound] == rules, delta
+        assert headline_of_run(found.account).endswith("; NOT SOUND: DP105") == bool(rules), delta
 
 
 @pytest.mark.parametrize(

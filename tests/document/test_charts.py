@@ -8,7 +8,9 @@ import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from datetime import datetime, timedelta
 from itertools import combinations, pairwise
+from random import Random
 from unittest import mock
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, PLOTS
-from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
+from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone, date_of, moment
 from dpcli.document.charts import chart_csv
 from dpcli.document.charts import png as chart_png
 from dpcli.document.charts import svg as chart_svg
@@ -90,6 +92,10 @@ def test_svg_escapes_what_it_is_given() -> None:
 
 @pytest.mark.sampled(2)
 def test_no_word_covers_another(chart: Chart) -> None:
+    assert_apart(chart)
+
+
+def assert_apart(chart: Chart) -> None:
     found = scene(chart)
     covered = boxes(found.words)
     for left, right in combinations(range(len(covered)), 2):
@@ -187,6 +193,48 @@ def test_ticks_stay_within_the_axis_and_few() -> None:
         values = [value for value, _ in ticks(Axis("a", low, high, "log"), 7)]
         assert len(values) <= 8
         assert all(low * 0.999 <= value <= high * 1.001 for value in values)
+
+
+def dates(first: datetime, days: float) -> Axis:
+    return Axis("date", moment(first), moment(first + timedelta(days)), "utc")
+
+
+def test_dates_are_round() -> None:
+    first = datetime(2026, 11, 29, 17, 59, 51)
+    for days, expected in (
+        (0.01, ["2026-11-29 18:00", "18:05", "18:10"]),
+        (0.3, ["2026-11-29 18:00", "21:00", "2026-11-30 00:00"]),
+        (3.0, ["2026-11-30", "2026-12-01", "2026-12-02"]),
+        (400.0, ["2027-01", "2027-04", "2027-07", "2027-10", "2028-01"]),
+        (4000.0, ["2028", "2030", "2032", "2034", "2036"]),
+    ):
+        assert [words for _, words in ticks(dates(first, days), 9)] == expected, days
+
+
+def test_dates_stay_within_the_axis_and_few() -> None:
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    for _ in range(100):
+        axis = dates(
+            datetime(random.randint(1, 9000), random.randint(1, 12), 3, random.randrange(24)), 10.0 ** random.uniform(-3, 5)
+        )
+        for most in (3, 9, 24):
+            values = [value for value, _ in ticks(axis, most)]
+            assert 1 <= len(values) <= max(5, (most + 1) // 2), (seed, axis)
+            assert all(axis.low <= value <= axis.high for value in values), (seed, axis)
+
+
+def test_a_picture_over_dates() -> None:
+    for days in (0.001, 0.4, 40.0, 900.0):
+        axis = dates(datetime(2026, 1, 31, 23, 5), days)
+        line = Line("left", ((axis.low, 100.0), (axis.high, 40.0)))
+        chart = Chart("burn-down", "remaining", "clicks", axis, Axis("left", 0.0, 100.0, unit="%"), lines=(line,))
+        assert_apart(chart)
+        assert "date (UTC)" in chart_terminal.render(chart, width=60)
+        last = f"{date_of(axis.high).isoformat()}Z"
+        assert chart_csv.render(chart).splitlines()[1:] == ["left,2026-01-31T23:05:00Z,100.0", f"left,{last},40.0"]
+        across = json.loads(chart_vega.render(chart))["layer"][0]["encoding"]["x"]
+        assert across["type"] == "temporal" and across["scale"]["domain"] == [axis.low, axis.high]
 
 
 def test_spread_keeps_order_and_distance() -> None:

@@ -12,7 +12,7 @@ import pytest
 from dpcli.document.document import Document, Passage, Table
 from dpcli.document.formats.html import render, style
 from dpcli.exam.subjects import SEED
-from tests.browser import faults
+from tests.browser import faults, printed
 from tests.cases import by_tier
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
@@ -133,6 +133,31 @@ def test_words_stay_whole_and_pages_fit_for_every_command(commands: tuple[str, .
 def test_words_stay_whole_and_pages_fit_whatever_is_in_them(tmp_path: Path) -> None:
     shown = {f"drawn {k}": drawn(Random(f"{SEED}/{k}")) for k in range(4, 200)}
     assert faults(shown, tmp_path) == [], f"seed {SEED}"
+
+
+PAPER = 718  # width in pixels of what is printed on a sheet of A4, with margins of 1 cm
+
+
+@pytest.mark.nightly
+def test_pages_print(folder: Path, tmp_path: Path) -> None:
+    """The report, and the overview, which begins a sheet for each dataset: nothing is broken or cut at the edge of the paper."""
+    for name in ("one", "two"):
+        assert dpcli(*LEDGER[0].replace("clicks", name).split(), folder=folder).code == 0
+    lines = ("report {examples}/disclosure.toml", "report pass.toml", "budget overview l.db")
+    shown = pages(lines, folder)
+    for k in range(len(shown)):
+        (tmp_path / str(k)).mkdir()
+    sheets = [printed(page, tmp_path / str(k)) for k, page in enumerate(shown.values())]
+    assert sheets[0] > 1 and sheets[1] > 1 and sheets[2] >= 4, sheets
+    (tmp_path / "wide").mkdir()
+    assert faults({line: on_paper(page) for line, page in shown.items()}, tmp_path / "wide", [PAPER]) == []
+
+
+def on_paper(page: str) -> str:
+    """Return a page that a browser shows as it prints it. Its policy, which allows only its own style, is left out."""
+    policy = page[page.index("<meta http-equiv") : page.index('<meta name="viewport"')]
+    assert "@media print{" in page
+    return page.replace(policy, "").replace("@media print{", "@media all{").replace("@media screen", "@media not all")
 
 
 def test_what_is_broken_or_too_wide_is_seen(folder: Path, tmp_path: Path) -> None:

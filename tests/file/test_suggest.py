@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
+from random import Random
+from string import ascii_lowercase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.tables import nearest
 from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.canonical import meant as advised
+from dpcli.file.pipeline.key_places import tables as all_tables
 from dpcli.file.pipeline.misplaced import USUAL_NAMES, homes
 from dpcli.file.pipeline.model import Privacy
 from dpcli.file.pipeline.section import TablePlace, places_in
 from dpcli.file.toml.shown import NAMED
 from dpcli.file.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean, instead_of, meant_in
+from dpcli.gate.policy import KEYS as POLICY_KEYS
+from dpcli.ledger.planning.schedule import KEYS as SCHEDULE_KEYS
 from dpcli.release.plugin import MEASURES
 from tests.cases import of_each
 
@@ -159,3 +167,25 @@ def test_a_few_of_many_are_told() -> None:
 
 def test_of_a_row_without_names_nothing_is_told() -> None:
     assert meant_in(["Text"], ["text"]) == meant_in({"text": None}, ["text"]) == meant_in({3: "Text"}, ["text"]) == ""
+
+
+@pytest.mark.long
+def test_a_slip_of_one_letter_in_any_key_of_any_table_is_answered() -> None:
+    """A wrong, missing, additional or exchanged letter."""
+    seed = secrets.randbits(32)
+    letters = Random(seed)
+    tables = {tuple(place.members): place.title for keys in (TOP, POLICY_KEYS, SCHEDULE_KEYS) for place in all_tables(keys)}
+    unanswered = []
+    for known, title in tables.items():
+        for key in known:
+            letter = letters.choice(ascii_lowercase)
+            slips = {key[:i] + key[i + 1 :] for i in range(len(key))}
+            slips |= {key[:i] + letter + key[i:] for i in range(len(key) + 1)}
+            slips |= {key[:i] + letter + key[i + 1 :] for i in range(len(key))}
+            slips |= {key[:i] + key[i + 1] + key[i] + key[i + 2 :] for i in range(len(key) - 1)}
+            unanswered += [
+                f"{title} {key}: {slip}" for slip in slips - {*known} if not advised(slip, known)[1] or not nearest(slip, known)[1]
+            ]
+    assert not unanswered, (seed, unanswered)
+    assert advised("type", ["by", "top", "max"]) == (None, "it belongs in [[mechanism]]")
+    assert nearest("type", ["by", "top", "max"]) == nearest("zz", ["by", "top"]) == (None, "")

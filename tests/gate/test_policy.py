@@ -338,4 +338,6 @@ def test_a_file_may_not_loosen_its_own_horizon(repository: Path, after: str, wor
     git(repository, "commit", "-qam", "horizon")
     path.write_text(held(GATE, after) if after else GATE)
     found = [c["message"] for c in judged(path, "--base-ref", "main")["files"][0]["conditions"] if c["name"] == "statement"]
-    assert found == ([f"{words} (allowed with --allow-statement-change)"] if words else [])
+    assert found == (
+        [f'{words} (allowed with a waiver of "statement", which names its approver, or --allow-statement-change)'] if words else []
+    )

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -205,12 +206,14 @@ def test_export_formats(ledger: str, name: str) -> None:
 
 def test_show_as_a_page_has_the_burn_down(ledger: str, run: str, tmp_path: Path) -> None:
     page = tmp_path / "show.html"
-    for key in "abc":
-        budget("spend", ledger, run, "--key", key)
+    for key, day in zip("abc", ("9036-01-02", "9036-03-04", "9036-07-05"), strict=True):
+        with mock.patch("dpcli.ledger.stores.sqlite.utc_now", return_value=f"{day}T06:07:08Z"):
+            budget("spend", ledger, run, "--key", key)
     assert budget("show", ledger, "-o", f"html={page}").code == 0
     text = page.read_text()
     assert "<svg" in text
     assert "now 70.0 % left" in text
+    assert "to about (9036-07-05T06:07:08Z, 70)" in text
 
 
 @of_each("name", FILTERS)

@@ -21,6 +21,15 @@ def test_a_bound_below_the_lower_end_is_said_to_be_too_small() -> None:
     assert table.bound(Answer("timeout", message="over 60 s of CPU")) == "timeout: over 60 s of CPU"
 
 
+def test_a_section_is_replaced_and_the_others_stay() -> None:
+    """The page is what the program writes, and one section can be measured again."""
+    sections = table.sections_of(PAGE)
+    assert sections and set(sections) <= set(table.TITLES.values())
+    assert table.page(sections) == PAGE
+    changed = table.page({**sections, table.TITLES["attack"]: "another\n"})
+    assert table.sections_of(changed) == {**sections, table.TITLES["attack"]: "another\n"}
+
+
 @pytest.mark.long
 def test_the_page_has_todays_numbers_of_dpcli() -> None:
     for words, drawn in table.SETTINGS:

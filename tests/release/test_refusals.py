@@ -83,14 +83,17 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"{HIDDEN},{HIDDEN}\n")
     if path.startswith("*"):
         path = "none-here*.csv"
-        assert "no such file" in refused(source(path), tmp_path)
+        assert refused(source(path), tmp_path) == "source.path: none-here*.csv: no such file"
         return
     (tmp_path / "empty.csv").write_text(f"{HIDDEN}\n")
     (tmp_path / "twice.csv").write_text("who,age,age\n")
     (tmp_path / "others1.csv").write_text("who,age\n")
     (tmp_path / "others2.csv").write_text(f"who,{HIDDEN}\n")
     (tmp_path / "latin.csv").write_bytes(f"{HIDDEN}\xe9\n".encode("latin-1"))
-    assert PATHS[path] in refused(source(path), tmp_path)
+    words = refused(source(path), tmp_path)
+    assert PATHS[path] in words
+    read = ("unreadable.parquet", "unreadable.duckdb", "empty.csv", "twice.csv", "others[12].csv", "latin.csv")
+    assert words.startswith("source.path: ") == (path not in read), words
 
 
 @pytest.mark.sampled(1)

@@ -73,6 +73,7 @@ def command(
     code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
     if write is not None:
         from dpcli.cli.new_files import write_new_pipeline
+        from dpcli.file.toml.syntax import text_of
 
-        write_new_pipeline(write, text)
+        write_new_pipeline(write, text, text_of(data))
     return code

@@ -78,8 +78,9 @@ def command(
     code = emit(document(result, diagnostics), format_, outputs)
     if write is not None:
         from dpcli.cli.new_files import write_new_pipeline
+        from dpcli.file.toml.syntax import text_of
 
-        write_new_pipeline(write, text)
+        write_new_pipeline(write, text, text_of(data) if file is not None else None)
     return code
 
 

@@ -17,6 +17,7 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.file.toml.findings import Diagnostic
+from dpcli.lint.delta import delta_errors
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
@@ -42,11 +43,13 @@ def document(
     verdict = account.budget.verdict if account.budget else ""
     if account.exit_code == 3:
         verdict = "unknown"
+    elif exit_code(account, diagnostics):
+        verdict = "fail"
     notes = [*lint_notes(diagnostics), *_calibration_hint(account, flags)]
     if cite_sources:
         notes += [f"{row.accountant.name}: {row.accountant.source}" for row in account.rows]
     return Document(
-        headline=headline(account, decimals),
+        headline=headline(account, decimals, diagnostics),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
@@ -61,8 +64,11 @@ def document(
     )
 
 
-def headline(account: Account, decimals: int = 4) -> str:
-    """Return the guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
+def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnostic] = ()) -> str:
+    """Return the guarantee in one sentence, with everything that it depends on, and the budget's verdict.
+
+    If an error among the findings calls the file unsound, this is said in place of a verdict that the budget allows it.
+    """
     pipeline, privacy = account.pipeline, account.pipeline.privacy
     setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(pipeline)}"
     if account.group_size > 1:
@@ -76,7 +82,15 @@ def headline(account: Account, decimals: int = 4) -> str:
     given = f"delta = {account.delta!r}" if account.quantity == "epsilon" else f"epsilon = {account.epsilon!r}"
     bound = f"{account.quantity} <= {up(account.upper, decimals)} at {given}"
     verdict = "" if account.budget is None else f"; {_budget_note(account, account.budget, decimals)}"
+    errors = dict.fromkeys(diagnostic.rule for diagnostic in diagnostics if diagnostic.severity == "error")
+    if errors and not account.exit_code:
+        verdict = f"; NOT SOUND: {', '.join(errors)}"
     return f"{bound} ({setting}; accountant: {accountant}){verdict}"
+
+
+def headline_of_run(account: Account) -> str:
+    """Return the headline for a command that does the work of a file and checks no rule about it, except that about delta."""
+    return headline(account, diagnostics=delta_errors(account.pipeline, account.delta))
 
 
 def _uncapped(account: Account) -> str:
@@ -314,8 +328,20 @@ def _mechanisms_table(account: Account) -> Table:
         total = math.fsum(omitted_shares)
         percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
         footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
+    footnotes += _short_runs(account)
     title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
     return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
+
+
+def _short_runs(account: Account) -> tuple[str, ...]:
+    """Return a note with the number of epochs if the sampled steps are less than one, since a number of epochs may be meant."""
+    size = account.pipeline.privacy.dataset_size
+    epochs = 0.0
+    for charge in account.charges:
+        entry = charge.entries[0]
+        if entry.sampling is not None and entry.epochs is None and not isinstance(entry.sampling, OncePerEpoch):
+            epochs += charge.count * float(entry.sampling.exact_rate(size) or 0)
+    return (f"steps times rate: {epochs:.2g} epochs, which is less than one pass over the data",) if 0.0 < epochs < 1.0 else ()
 
 
 def _runs(charge: BillLine, count: int) -> str:

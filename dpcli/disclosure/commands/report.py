@@ -18,7 +18,7 @@ from dpcli.cli.options import emit, output_options, working
     "--certificate", metavar="PATH", help="Name the certificate at PATH, which dpcli certify wrote, as the proof of epsilon."
 )
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title [default: no date].")
-@output_options("table", "total")
+@output_options("table", "total", outlives_errors=True)
 def command(
     file: str,
     registry: bool,

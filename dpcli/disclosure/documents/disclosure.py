@@ -55,7 +55,7 @@ def document(
     return Document(
         headline=report.headline,
         data=_data(statement, code, date, name),
-        verdict="fail" if facts.unsound else report.verdict,
+        verdict=report.verdict,
         title=title,
         passages=statement.passages,
         pictures=tuple(pictures),

@@ -36,7 +36,7 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
         tables = (_attacks(meaning), _beliefs(meaning), _groups(meaning))
         notes = (*_summary(meaning), *adversary_note(account.pipeline), *_limits(account))
     return Document(
-        headline=account_report.headline(account),
+        headline=account_report.headline(account, diagnostics=diagnostics),
         data=data(account, meaning, diagnostics, code),
         verdict=verdict,
         tables=tables,

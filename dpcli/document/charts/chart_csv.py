@@ -34,7 +34,7 @@ def _rows(chart: Chart) -> Iterator[tuple[str, ...]]:
         yield "series", chart.x.label, chart.y.label
         for name, points in _series(chart):
             for x, y in points:
-                yield safe(name), repr(x), repr(y)
+                yield safe(name), chart.x.words(x), chart.y.words(y)
 
 
 def _series(chart: Chart) -> Iterator[tuple[str, Points]]:

@@ -21,7 +21,7 @@ def describe(chart: Chart) -> str:
     parts = [
         chart.subtitle,
         f"across: {chart.x.title}; upwards: {chart.y.title}",
-        *(_line(line) for line in chart.lines),
+        *(_line(chart, line) for line in chart.lines),
         *(marker.label for marker in chart.markers),
         *(f"{bar.name}: {bar.label}" for bar in chart.bars),
         *(f"{span.label} at {span.x:.4g}: {span.low:.3g} to {span.high:.3g}" for span in chart.spans),
@@ -44,6 +44,7 @@ def _grid(grid: Grid) -> Iterator[str]:
         yield "the largest values: " + ", ".join(f"{square.label} {square.printed}" for square in largest)
 
 
-def _line(line: Line) -> str:
+def _line(chart: Chart, line: Line) -> str:
     (x0, y0), (x1, y1) = line.points[0], line.points[-1]
-    return f"{line.label}: from about ({x0:.4g}, {y0:.3g}) to about ({x1:.4g}, {y1:.3g})"
+    start, end = chart.x.words(x0, ".4g"), chart.x.words(x1, ".4g")
+    return f"{line.label}: from about ({start}, {y0:.3g}) to about ({end}, {y1:.3g})"

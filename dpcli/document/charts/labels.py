@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise, product
 
-from dpcli.document.chart import Axis, Chart, Line
+from dpcli.document.chart import Axis, Chart, Line, date_of, moment
 
 Point = tuple[float, float]
 
@@ -313,6 +314,8 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
         return tuple((float(i), name) for i, name in enumerate(axis.categories))
     if axis.scale == "log":
         return tuple((value, _log_words(value)) for value in _log(axis, most))
+    if axis.scale == "utc":
+        return _dates(axis, max((most + 1) // 2, 5))
     values = _linear(axis, most)
     if max(map(abs, values), default=1.0) < 1e-6:  # with decimals, every label would be 0
         return tuple((value, f"{value:g}") for value in values)
@@ -340,6 +343,29 @@ def _log(axis: Axis, most: int) -> list[float]:
             return result
     skip = math.ceil(len(exponents) / most)
     return _within_axis(axis, [float(f"1e{exponent}") for exponent in exponents if exponent % skip == 0])
+
+
+# Distances of dates, each at most 5 times the one before, so that an axis has a tick: in seconds, and in months.
+SECONDS = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 43_200, DAY := 86_400, 2 * DAY, 7 * DAY, 14 * DAY)
+MONTHS = (1, 3, 6, 12, 24, 60, 120, 600, 1_200, 6_000, 12_000, 60_000)
+
+
+def _dates(axis: Axis, most: int) -> tuple[Tick, ...]:
+    """Return up to `most` round moments, for most >= 5. Of times of a day, the first one and midnights have the date."""
+    for step in SECONDS:
+        times = [date_of(value) for value in _multiples(axis.low, axis.high, 1e3 * step)]
+        if len(times) <= most:
+            form = "%Y-%m-%d" if step >= DAY else "%H:%M" if step >= 60 else "%H:%M:%S"
+            dated = {time for time in times if step < DAY and (time == times[0] or time == datetime(*time.timetuple()[:3]))}
+            return tuple((moment(time), f"{time:%Y-%m-%d }" * (time in dated) + time.strftime(form)) for time in times)
+    first, last = date_of(axis.low), date_of(axis.high)
+    for step in MONTHS:
+        numbers = range(-(-(12 * first.year + first.month - 1) // step) * step, 12 * last.year + last.month, step)
+        starts = [datetime(number // 12, number % 12 + 1, 1) for number in numbers]
+        starts = [start for start in starts if first <= start]
+        if len(starts) <= most:
+            break
+    return tuple((moment(start), f"{start:%Y}" if step >= 12 else f"{start:%Y-%m}") for start in starts)
 
 
 def _within_axis(axis: Axis, values: list[float]) -> list[float]:

@@ -58,9 +58,10 @@ def _channel(axis: Axis, field: str) -> Layer:
     """Return the encoding of a field of the data as positions along an axis, with the ticks of the other formats."""
     values = [value for value, _ in ticks(axis, 9)]
     scale = {"type": axis.scale, "domain": [axis.low, axis.high], "nice": False}
-    if axis.scale != "log":  # a log scale has no zero to include or not
+    if axis.scale == "linear":  # other scales have no zero to include or not
         scale["zero"] = False
-    return {"field": field, "type": "quantitative", "title": axis.title, "scale": scale, "axis": {"values": values}}
+    kind = "temporal" if axis.scale == "utc" else "quantitative"  # Vega-Lite's times are in ms, too
+    return {"field": field, "type": kind, "title": axis.title, "scale": scale, "axis": {"values": values}}
 
 
 def _point_encoding(chart: Chart) -> Layer:

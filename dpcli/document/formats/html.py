@@ -80,6 +80,8 @@ body{font-size:10pt}
 h2,h3,caption{break-after:avoid}
 .part{break-before:page;margin:0;border:0}
 tr,figure,li{break-inside:avoid}
+table{font-size:9pt}
+thead th,thead .number{white-space:normal}
 tbody tr:nth-child(n+3):nth-last-child(2){break-after:avoid}
 .scroll,figure{overflow:visible}
 .many{columns:2}

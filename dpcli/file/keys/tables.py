@@ -17,7 +17,7 @@ from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace, Kind, Refused, expected
 from dpcli.file.keys.words import OneOf, words
 from dpcli.file.toml.shown import quoted
-from dpcli.file.toml.suggest import closest
+from dpcli.file.toml.suggest import closest, closest_short
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, othe
 
 def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
     """Return the known key that is most similar to a mistyped one, and a hint; (None, "") if none is similar."""
-    meant = closest(key, list(known))
+    keys = list(known)
+    meant = closest(key, keys) or closest_short(key, keys)
     return meant, f"did you mean '{meant}'" if meant else ""
 
 

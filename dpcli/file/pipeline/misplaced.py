@@ -10,7 +10,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Privacy
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable, TablePlace, places_in
-from dpcli.file.toml.suggest import SYNONYMS, closest
+from dpcli.file.toml.suggest import SYNONYMS, closest, closest_short
 
 ANY_TYPE = "a mechanism"
 # Common options of text generation, and the reasons why the decoding mechanisms have none of them.
@@ -56,6 +56,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
     for synonym in SYNONYMS.get(key, ()):
         if synonym not in keys:
             return None, f"did you mean '{synonym}' in {_places(synonym, top)}"
+    meant = meant or closest_short(key, keys)
     if meant:
         return meant, f"did you mean '{meant}'"
     far = closest(key, [name for names in homes(top).values() for name in names])

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dpcli.file.toml.shown import first_names, quoted
 
 MOST_CHOICES = 160  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
+# For words of three and two letters, the smallest similarity that a wrong or exchanged letter leaves, rounded down.
+SHORT_CUTOFFS = {3: 0.66, 2: 0.5}
 LONGEST_WORD = 64  # number of characters that are compared
 
 # Words of other tools and of papers, with the words of pipeline files for the same thing.
@@ -83,6 +85,22 @@ def _completion(word: str, choices: list[str]) -> str | None:
     """Return the choice whose first part is this word, such as final-model for final; None unless there is exactly one."""
     begun = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
     return begun[0] if len(begun) == 1 else None
+
+
+def closest_short(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word of two or three letters of which `word` may be a slip of one letter; None if there is none.
+
+    Such a slip is too dissimilar for `closest`, which would suggest unrelated longer words at this similarity.
+    """
+    import difflib
+
+    short = [choice for choice in known if len(choice) in SHORT_CUTOFFS]
+    for length, cutoff in SHORT_CUTOFFS.items():
+        choices = [choice for choice in short if len(choice) == length and abs(len(word) - length) <= 1]
+        close = difflib.get_close_matches(word.casefold(), choices, n=1, cutoff=cutoff)
+        if close:
+            return close[0]
+    return None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ def show(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...
     """Show what the dataset of LEDGER has spent: a bar, the share of each run, and how many more runs like the last one fit.
 
     -o x.svg draws a picture (also .png and .vl.json). It shows the used share of each block's cap, days as a calendar. Without blocks, it
-    shows what remained of the cap after each entry. -o x.html is a page with both, and a table behind each picture.
+    shows what remained of the cap by date. -o x.html is a page with both, and a table behind each picture.
     """
     from dpcli.ledger.documents.ledger_balance import balance_document, picture
 

@@ -1,22 +1,22 @@
-"""The charts of a ledger: the used share of each block, and the part of the cap that remains after each entry or planned run."""
+"""The charts of a ledger: the used share of each block, and the part of the cap that remains by date, also of planned runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import pairwise
 from math import floor
 
 from dpcli.base.rounding import down, percent_used
-from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone
+from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone, moment
 from dpcli.document.document import Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.chain import STAMP, LedgerEntry
 from dpcli.ledger.planning.plan_rehearsal import BudgetPlan
 from dpcli.ledger.state import LedgerState
 
@@ -38,6 +38,7 @@ MONTH_WIDTH = 3  # number of columns that the name of a month needs
 # A chart of weeks has a row for each year and a column for each week of the year, of which every fourth has a label.
 WEEKS_PER_YEAR, MOST_YEARS, WEEKS_PER_LABEL = 53, 20, 4
 MOST_NAMED, NAMED_PER_ROW = 300, 6  # largest number of squares with names, and their number in a row
+LEAST_SPAN = 60_000.0  # shortest axis of dates, in ms
 MOST_ROWS = 200  # largest number of rows of the table behind a picture
 
 
@@ -213,20 +214,21 @@ def _cut_title(title: str, count: int) -> str:
 
 
 def burn_down(entries: Sequence[LedgerEntry]) -> tuple[Chart, Table] | None:
-    """Return what remains of the cap after each entry, as a chart of steps and as a table; None if there is only the opening entry.
+    """Return what remains of the cap by date, as a chart of steps, and after each entry, as a table; None for the opening entry alone.
 
     Amendments of the cap are marked, because they can raise or lower the line. The table has the last `MOST_ROWS` entries.
     """
     if len(entries) < 2:
         return None
-    state, left, amended, rows = LedgerState(str(entries[0].content["dataset"])), [], [], []
+    state, times, left, amended, rows = LedgerState(str(entries[0].content["dataset"])), [], [], [], []
     for entry in entries:
         state.apply(entry)
         share = share_of(state, state.fullest().spent)
         left.append(_percent_left(share))
+        times.append(moment(datetime.strptime(state.latest, STAMP)))
         left_text = down(max(100 - 100 * Decimal(repr(share)), Decimal(0)), 1)
         if entry.kind == "amend":
-            amended.append(Marker(f"cap {state.epsilon!r}", float(entry.row.seq), left[-1], Tone.LIMIT))
+            amended.append(Marker(f"cap {state.epsilon!r}", times[-1], left[-1], Tone.LIMIT))
         when, who, key = (str(entry.content.get(name, "")) for name in ("when", "who", "key"))
         rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{left_text} %"))
     reserved = len(state.under_way)
@@ -234,11 +236,11 @@ def burn_down(entries: Sequence[LedgerEntry]) -> tuple[Chart, Table] | None:
         kind="burn-down",
         title="remaining budget",
         subtitle=f"{state.dataset}: {_cap_words(state)}",
-        x=Axis("entry", 1.0, float(len(entries))),
+        x=(dates := _date_axis(times)),
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
         lines=(
-            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", steps(left)),
-            Line("empty", ((1.0, 0.0), (float(len(entries)), 0.0)), Tone.LIMIT, dashed=True),
+            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", _steps(times, left, dates)),
+            Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True),
         ),
         markers=tuple(amended),
         notes=(f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else (),
@@ -253,31 +255,37 @@ def _percent_left(share: float) -> float:
     return 100.0 * max(1.0 - share, 0.0)
 
 
-def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float], ...]:
-    """Return the points of a line that is constant between entries and jumps at each entry. `first` is the number of the first entry."""
-    points = [(float(first), values[0])]
-    for number, (before, after) in enumerate(pairwise(values), start=first + 1):
-        points += [(float(number), before), (float(number), after)]
-    return tuple(points)
+def _date_axis(times: Sequence[float]) -> Axis:
+    """Return an axis from the first to the last of some moments, of at least a minute."""
+    return Axis("date", times[0], max(times[-1], times[0] + LEAST_SPAN), scale="utc")
+
+
+def _steps(times: Sequence[float], values: Sequence[float], dates: Axis) -> tuple[tuple[float, float], ...]:
+    """Return the points of a line that jumps to each value at its time, is constant in between, and reaches the end of the axis."""
+    points = [(times[0], values[0])]
+    for when, (before, after) in zip(times[1:], pairwise(values), strict=True):
+        points += [(when, before), (when, after)]
+    return (*points, (dates.high, values[-1]))
 
 
 def plan_chart(plan: BudgetPlan) -> Chart:
     """Return a chart of the part of the cap that remains now and after each run, as steps. The first run that does not fit is marked."""
     state = plan.before.fullest()
     left = [_percent_left(share_of(state, state.spent)), *(_percent_left(run.used) for run in plan.runs)]
-    last = float(len(plan.runs))
+    days = [moment(datetime.combine(run.day, time())) for run in plan.runs]
+    dates = _date_axis(days)
     refused = []
     if plan.refused is not None:
-        refused.append(Marker(f"{plan.refused.day}: does not fit", plan.in_order + 1.0, left[plan.in_order], Tone.LIMIT))
+        refused.append(Marker(f"{plan.refused.day}: does not fit", days[plan.in_order], left[plan.in_order], Tone.LIMIT))
     return Chart(
         kind="plan",
         title="remaining budget during the plan",
         subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}",
-        x=Axis("run of the plan", 0.0, last),
+        x=dates,
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
         lines=(
-            Line("left", steps(left, first=0)),
-            Line("empty", ((0.0, 0.0), (last, 0.0)), Tone.LIMIT, dashed=True),
+            Line("left", _steps([days[0], *days], left, dates)),
+            Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True),
         ),
         markers=tuple(refused),
     )

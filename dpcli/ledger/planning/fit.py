@@ -85,12 +85,20 @@ def _noise_change(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipelin
 
 
 def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Callable[[Pipeline], bool]) -> str:
-    """Return the proposal to multiply the noise of all these entries by one factor; "" if no factor is enough."""
-    scaled = [entry for entry in entries if _noisier(entry, 1.0) is not None]
+    """Return the proposal to multiply the noise of all these entries by one factor; "" if no factor is enough.
+
+    A query with a fixed threshold keeps its noise: no key of the file changes the noise of its other mechanisms alone.
+    """
+    queries = _query_entries(pipeline)
+    fixed = {_query_of(pipeline, entry) for entry in queries if entry.spec.fixed_threshold}
+    scaled = [
+        entry
+        for entry in entries
+        if _noisier(entry, 1.0) is not None and not (entry in queries and _query_of(pipeline, entry) in fixed)
+    ]
     times = _least_value(1.0, lambda factor: fits(_with_noise(pipeline, scaled, factor))) if scaled else None
     if times is None:
         return ""
-    queries = _query_entries(pipeline)
     if entries != queries:
         all_named = " and ".join(entry.name for entry in entries)
         subject = "every mechanism" if len(entries) == len(pipeline.mechanisms) else all_named

@@ -11,7 +11,7 @@ import click
 
 from dpcli.base.errors import InputError
 from dpcli.cli.options import emit, output_options
-from dpcli.cli.printing import complain, show
+from dpcli.cli.printing import complain, on_one_terminal, show
 
 if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
@@ -83,7 +83,8 @@ def command(
     diagnostics, omitted = scope.selected(findings)
     if format_ == "text" and not outputs:
         show(render(places, diagnostics, omitted))
-        if code := exit_code(diagnostics):
+        code = exit_code(diagnostics)
+        if code and not on_one_terminal():
             complain(first_error(diagnostics))
         return max(code, 2 if refused else 0)
     return emit(document(places, diagnostics, omitted, bool(refused)), format_, outputs)

@@ -21,7 +21,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.pure_and_approx import approx
+from dpcli.mechanisms.stated.pure_and_approx import Free, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import Array, np
@@ -59,7 +59,8 @@ class StabilityHistogramSpec(Spec):
 
     Bounds: upper. For one unit, they are the largest over how many of its keys only it holds, because no count both moves and appears. For
     a group, they add the noise on all counts that it moves and the delta of the keys that only it holds. delta is exact if epsilon is
-    large. Renyi divergences are infinite. No finite epsilon below that delta.
+    large. Renyi divergences are finite once the probability of showing keys is set aside. No finite epsilon below that
+    delta.
 
     Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
     arXiv:1511.08552; Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys).
@@ -111,7 +112,7 @@ class StabilityHistogramSpec(Spec):
         with suppress(NotRepresentable):
             (loss,) = noise.losses()
             either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
-            return LeastOf((noise_and_own_keys, either))
+            return ShownAndMoved((noise_and_own_keys, either))
         return noise_and_own_keys
 
     def _all_hidden(self, group: int) -> float:
@@ -280,6 +281,24 @@ class Shown(Mechanism):
         if self.in_both:
             return (ShownLoss(self.delta, self.delta),)
         return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
+
+    def split_failure(self) -> tuple[float, Mechanism]:
+        """Return log(1 - delta) and `Free`: P and Q each show keys of their own with probability delta, and are equal otherwise.
+
+        If only one of them shows any, the pair is a little better than that, and equally good at every epsilon >= 0.
+        """
+        if self.everything:
+            return 0.0, self
+        return math.log1p(-self.delta), Free()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAndMoved(LeastOf):
+    """Two bounds on a histogram. The first has a finite Renyi divergence once its probability of showing keys is set aside."""
+
+    def split_failure(self) -> tuple[float, Mechanism]:
+        """Return that of the first bound."""
+        return self.mechanisms[0].split_failure()
 
 
 def shown_delta(log_hidden: float) -> float:

@@ -114,11 +114,11 @@ def truncated_laplace(moved: float, bound: float) -> Mechanism:
     d and the mass at both ends are rounded up, as both raise the curve.
     """
     if not moved < min(2.0 * bound, LARGEST_RATIO):
-        return NoPrivacy(moved / min(bound, 1.0))
+        return NoPrivacy(moved / min(bound, 1.0) if bound > 0.0 else math.inf)
     moved, rounding = max(moved, SMALLEST_RATIO), ROUNDING * (4.0 + bound)
     if bound >= moved:
         log_part, log_all = log_expm1(moved), log_expm1(bound)
-        delta = math.exp(log_part - log_all + ROUNDING * (abs(log_part) + abs(log_all))) / 2.0
+        delta = math.exp(min(log_part - log_all + ROUNDING * (abs(log_part) + abs(log_all)), 0.0)) / 2.0
         rest = CutLaplace(moved, min(-math.expm1(moved - bound) + rounding, 1.0))
     else:
         delta = 1.0 - math.exp(bound - moved) * math.expm1(moved - 2.0 * bound) / (2.0 * math.expm1(-bound))

@@ -293,7 +293,7 @@ def build(
     counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
     tilted = [(_tilted(loss, t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
-    if not math.isfinite(error_bound):
+    if not math.isfinite(error_bound) or t * t == 0.0:
         return None
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])

@@ -29,7 +29,7 @@ NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 def guarantee(plan: PmixedPlan) -> str:
     """Return a sentence about the cost of all tokens of a plan together."""
     if plan.account is not None:
-        return f"{plan.tokens:,} tokens in all: {account_report.headline(plan.account)}"
+        return f"{plan.tokens:,} tokens in all: {account_report.headline_of_run(plan.account)}"
     assert plan.published is not None
     claim = f"claimed epsilon {plan.published.epsilon:g} at delta = {plan.published.delta!r} for {plan.tokens:,} tokens"
     return f"{claim}: {NOT_DP}"

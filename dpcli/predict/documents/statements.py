@@ -50,7 +50,7 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
     answers_with_defaults = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
     missing = {name: text for name, text in answers_with_defaults.items() if getattr(stated, name) is None}
     completed = replace(stated, **missing)  # type: ignore[arg-type]
-    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed), None, ())
+    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed))
     facts = replace(facts, rows=rows_words(priced))
     return format_markdown.render(disclosure_report.document(disclosure(facts)))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
-from dpcli.analysis.documents.account import headline
+from dpcli.analysis.documents.account import headline_of_run
 from dpcli.base.extras import require
 from dpcli.base.rounding import figures, up
 from dpcli.document.document import Document, Sheet, Table
@@ -47,7 +47,7 @@ def plan_document(plan: ReleasePlan) -> Document:
     }
     errors = (f"{priced.query.name} ({priced.query.measure}): {priced.expected_error}" for priced in plan.queries)
     return Document(
-        headline(account),
+        headline_of_run(account),
         data,
         "fail" if over else "pass",
         exit_code=int(over),
@@ -92,7 +92,7 @@ def outcome_document(result: ReleaseOutcome) -> Document:
         notes = ("these answers were drawn when this release was charged; this call charged nothing", *notes)
     lines = (line for answer in result.answers for line in answer_lines(answer))
     return Document(
-        headline(account),
+        headline_of_run(account),
         data,
         "pass",
         tables=tuple(map(answer_table, result.answers)),
@@ -241,7 +241,7 @@ def explanation_document(plan: ReleasePlan) -> Document:
             lines += [f"{priced.name_of(release)}: {line}" for line in release.why]
     note = _unit_note(plan)
     return Document(
-        headline(plan.account),
+        headline_of_run(plan.account),
         data,
         "pass",
         tables=tuple(map(_why_table, plan.queries)),

@@ -67,12 +67,21 @@ def files_of(pattern: str, folder: str) -> Files:
 
     Raises:
         InputError: There is no file, a file is not a regular one or cannot be read, the files are of several kinds or of an unknown kind,
-            or there are several .duckdb files.
+            or there are several .duckdb files. The message names the key of the path.
     """
+    try:
+        return _files_of(pattern, folder)
+    except InputError as error:
+        failure = InputError(f"source.path: {error}")
+    raise failure
+
+
+def _files_of(pattern: str, folder: str) -> Files:
+    """Return the files as `files_of` does. The message of an error does not name the key."""
     if "://" in pattern:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
     if "\0" in pattern:
-        raise InputError("source.path: expected a path, found one with NUL")
+        raise InputError("expected a path, found one with NUL")
     paths = matching(pattern, folder)
     if not paths:
         raise InputError(f"{pattern}: no such file")

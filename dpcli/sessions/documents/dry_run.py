@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpcli.analysis.documents.account import headline
+from dpcli.analysis.documents.account import headline_of_run
 from dpcli.document.document import Document
 from dpcli.file.pipeline.datasets import UNCHECKED, window_data
 
@@ -48,7 +48,13 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
         "exit_code": exit_code,
     }
     return Document(
-        headline(cost), content, "fail" if over else "pass", exit_code=exit_code, notes=lines, details=lines, total=repr(cost.upper)
+        headline_of_run(cost),
+        content,
+        "fail" if over else "pass",
+        exit_code=exit_code,
+        notes=lines,
+        details=lines,
+        total=repr(cost.upper),
     )
 
 

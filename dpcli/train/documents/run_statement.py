@@ -98,7 +98,7 @@ def statement(outcome: Outcome) -> str:
     plan = outcome.plan
     heading = "" if outcome.private else f"**NOT PRIVATE: {outcome.unprotected}.**\n\n"
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
-    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)), None, ())
+    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)))
     facts = replace(facts, rows=rows_words(plan))
     report = format_markdown.render(disclosure_report.document(disclosure(facts)))
     sentences = " ".join([*_performed(outcome), *_not_checked(outcome)])

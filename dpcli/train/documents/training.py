@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.document.document import Document, visible
+from dpcli.lint.delta import delta_errors
+from dpcli.lint.documents.diagnostics import note
 from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
 from dpcli.train.documents.run_statement import metrics_words
 from dpcli.train.plan.plan import TrainingPlan
@@ -114,7 +116,9 @@ def outcome(result: Outcome) -> Document:
             "the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up"
         )
     verdict: Literal["pass", "warn"] = "pass" if result.private else "warn"
-    return Document(headline, data, verdict, notes=tuple(details), details=tuple(details), total=repr(result.epsilon))
+    alerts = tuple(map(note, delta_errors(plan.pipeline, plan.account.delta)))
+    lines = tuple(details)
+    return Document(headline, data, verdict, notes=lines, details=lines, total=repr(result.epsilon), alerts=alerts)
 
 
 def of_result(result: PrivateResult) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, is_cryptographic
@@ -41,6 +43,7 @@ from dpcli.train.trained.weights import released_weights
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
 
+LEAST_SHARE = 0.9  # share of the declared size; with fewer records there is a warning, if their number is public
 # Classes of the engines, by the name in the file.
 ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.engine.opacus:OpacusGradients"}
 
@@ -223,6 +226,8 @@ def assemble(
     train = plan.train
     problem = _with_units(plan, problem, streams, ranks)
     _require_declared_size(plan, problem)
+    if ranks.first:
+        _warn_of_size(plan, problem.count)
     canaries: Canaries | GradientCanaries | None = None
     if plan.canaries and not plan.open_to_audit:
         canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
@@ -275,6 +280,18 @@ def _require_declared_size(plan: TrainingPlan, problem: Learning) -> None:
         with_canaries = f" and {plan.canaries} canaries" if plan.canaries else ""
         raise InputError(
             f"{plan.path}: privacy.dataset_size: expected at least the number of private records{with_canaries}, found {plan.size}"
+        )
+
+
+def _warn_of_size(plan: TrainingPlan, count: int) -> None:
+    """Log a warning if far fewer records exist than the file declares. Under add-remove their number is private: nothing is said.
+
+    The declared size determines the rates and the divisor of each sum, so epsilon holds, but batches are smaller than planned.
+    """
+    if plan.pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE and count + plan.canaries < LEAST_SHARE * plan.size:
+        logging.getLogger("dpcli").warning(
+            f"dpcli: {plan.path}: privacy.dataset_size = {plan.size} is far above the {count} records of the data: epsilon holds, but "
+            "batches are smaller than declared, and each sum is divided by the declared batch size"
         )
 
 

@@ -216,3 +216,13 @@ def test_the_central_limit_theorem_is_not_warned_of_where_it_is_exact() -> None:
     assert "equals the headline here" in dpcli(*flags).out
     sampled = dpcli(*flags, "--sampling-rate", "0.01").out
     assert "no bound: may be too" in sampled and "equals the headline" not in sampled
+
+
+@pytest.mark.long
+def test_a_number_that_a_rule_calls_unsound_is_not_within_budget() -> None:
+    text = GAUSSIAN.replace(b"[privacy]\n", b"[privacy]\ndataset_size = 1000\n") + b"[budget]\nepsilon = 50.0\n"
+    for command in ("account", "explain", "report"):
+        result = dpcli(command, "-", "--delta", "0.01", stdin=text)
+        words = " ".join(result.out.split())
+        assert result.code == 1 and "within budget" not in words and "NOT SOUND" in words, command
+    assert dpcli("account", "-", "--delta", "0.01", "-f", "summary", stdin=text).out.startswith("## FAIL")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -180,3 +184,56 @@ def test_no_delta_is_said_by_the_account_as_by_calibration(tmp_path: Path) -> No
     assert found.code == 3 and words in found.err
     (tmp_path / "x.toml").write_text((ROOT / MNIST).read_text())
     assert words in dpcli("calibrate-sigma", str(tmp_path / "x.toml"), "--delta", "0", "--target-epsilon", "2").err
+
+
+@pytest.mark.long
+def test_less_than_one_epoch_is_told_where_steps_are_stated() -> None:
+    note = "epochs, which is less than one pass over the data"
+    rate = ("--noise-multiplier", "1", "--sampling-rate", "0.01", "--delta", "1e-5")
+    assert f"steps times rate: 0.6 {note}" in dpcli("account", *rate, "--steps", "60").out
+    for flags in (("--steps", "100"), ("--epochs", "0.6")):
+        assert note not in dpcli("account", *rate, *flags).out, flags
+
+
+def test_a_number_in_another_spelling_is_told_as_it_is_to_be_written() -> None:
+    cases = [
+        ("--sampling-rate", "1%", " Write 0.01."),
+        ("--sampling-rate", "0.5 %", " Write 0.005."),
+        ("--sampling-rate", "0,01", " Write 0.01."),
+        ("--sampling-rate", "1,000", ""),  # a thousand, or one
+        ("--sampling-rate", "inf%", ""),
+        ("--dataset-size", "50,000", " Write 50000."),
+        ("--dataset-size", "1,234,567", " Write 1234567."),
+        ("--dataset-size", "1e5", " Write 100000."),
+        ("--dataset-size", "1e999", ""),
+        ("--dataset-size", "5,00", ""),
+        ("--dataset-size", "1.5", ""),
+        ("--dataset-size", "1%", ""),
+        ("--steps", "many", ""),
+    ]
+    for flag, value, hint in cases:
+        done = dpcli("account", "--noise-multiplier", "1", flag, value)
+        kind = "float" if flag == "--sampling-rate" else "integer"
+        assert done.code == 2 and done.err.endswith(f"'{flag}': '{value}' is not a valid {kind}.{hint}\n"), (flag, value, done.err)
+
+
+@pytest.mark.long
+def test_a_failure_is_told_once_on_a_terminal_and_on_both_streams_elsewhere(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty", reason="pseudo-terminals are of Unix")
+    path = tmp_path / "p.toml"
+    path.write_text((ROOT / MNIST).read_text().replace("delta = 1e-5", "delta = 1e-4"))
+    for words in (("account",), ("lint",), ("gate", "--max-epsilon", "9"), ("-q", "account")):
+        command = [sys.executable, "-m", "dpcli", *words, str(path)]
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "300"}
+        done = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT)
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # as a terminal ends on Linux
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        assert done.wait() == 1, (words, shown)
+        assert shown.count(b"expected a delta below 1/dataset_size") == 1, (words, shown.decode())
+        apart = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+        assert b"expected a delta below 1/dataset_size" in apart.stderr, words

@@ -21,7 +21,8 @@ REPORTING = [words for words in COMMANDS if words != ("plot",)]  # a picture is 
 JUDGED = [name for name in FORMATS if judges(name)]
 SPELLED = ("-o|{}", "-o{}", "-o={}", "--output|{}", "--output={}", "-qo|{}", "-vqo{}")
 UNREADABLE = ("--nope", "-X", "-f|nonsense", "-o|nonsense=x")
-KEPT = {("budget", "anchor"), ("budget", "export"), ("budget", "log")}  # copies of what a damaged ledger may lose
+# A published statement, and copies of what a damaged ledger may lose.
+KEPT = {("report",), ("budget", "anchor"), ("budget", "export"), ("budget", "log")}
 
 
 @of_each(("name", "spelling", "wrong"), list(product(JUDGED, SPELLED, UNREADABLE)))

@@ -129,7 +129,11 @@ def words_of(name: str, dropped: bool) -> str:
     "old, new, words",
     [
         (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens no cap in force)"),
-        (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (allowed with --allow-statement-change)"),
+        (
+            0.8,
+            0.9,
+            'budget.warn_at 0.8 -> 0.9 (allowed with a waiver of "statement", which names its approver, or --allow-statement-change)',
+        ),
     ],
 )
 def test_a_stricter_term_is_told_and_passes(folder: Path, old: float, new: float, words: str) -> None:

@@ -201,10 +201,11 @@ def test_epochs_share_the_planned_steps(begin: Begin, caplog: pytest.LogCaptureF
     for _ in range(2):
         for batch in islice(private, STEPS // 2):
             private.step(batch)
-    assert not list(private) and private.taken == STEPS and not caplog.records
+    assert not list(private) and private.taken == STEPS
+    assert not [record for record in caplog.records if record.name == "dpcli"]
     for _ in range(3):
         assert not list(private)
-    (record,) = caplog.records
+    (record,) = [record for record in caplog.records if record.name == "dpcli"]
     assert "a further pass has no steps; for epochs, take itertools.islice(private, steps_per_epoch)" in record.getMessage()
     assert private.finish().steps == STEPS
 
@@ -244,3 +245,17 @@ def test_a_model_in_double_precision_is_trained_in_it(begin: Begin) -> None:
     model, (inputs, labels) = model_of().double(), records()
     stepped(begin(model, (inputs.double().numpy(), labels)), STEPS).finish()
     assert all(value.dtype == torch.float64 for value in model.parameters())
+
+
+@pytest.mark.long
+def test_far_fewer_records_than_declared_are_told_where_their_number_is_public(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    cases = [("add-remove", 300, 0), ("zero-out", 300, 1), ("replace-one", 300, 1), ("replace-one", 66, 0)]
+    for adjacency, size, warnings in cases:
+        changed = FILE.replace("add-remove", adjacency).replace("dataset_size = 60", f"dataset_size = {size}")
+        begin(text=changed.replace('name = "own"', f'name = "{adjacency}-{size}"'))
+        said = [record.getMessage() for record in caplog.records if record.name == "dpcli"]
+        assert len(said) == warnings, (adjacency, size, said)
+        assert all("privacy.dataset_size = 300 is far above the 60 records of the data" in line for line in said)
+        caplog.clear()
