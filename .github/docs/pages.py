@@ -181,6 +181,7 @@ def pages() -> dict[str, str]:
     made["project/contributing.md"] = linked(_text(".github/CONTRIBUTING.md"), ".github/CONTRIBUTING.md")
     made["reference/values.md"] = linked(_text("tests/vectors/reference/README.md"), "tests/vectors/reference/README.md")
     made["project/comparison.md"] = _text(".github/docs/comparison.md")
+    made["project/release-comparison.md"] = _text(".github/docs/release-comparison.md")
     made["project/security.md"] = linked(_text(".github/SECURITY.md"), ".github/SECURITY.md")
     return {place: _referring(text, place) for place, text in made.items()}
 
@@ -224,6 +225,7 @@ def navigation() -> list[Any]:
         {
             "Project": [
                 "project/comparison.md",
+                "project/release-comparison.md",
                 "project/changes.md",
                 "project/contributing.md",
                 "project/security.md",

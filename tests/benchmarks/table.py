@@ -206,6 +206,7 @@ documentation shows. Each section says when it was measured. dpcli's epsilon is 
 proved to lie in it. The next column says how far each bound is above the
 lower end of that interval. **Too small** marks a bound below it, which claims more privacy than there is. CPU time is of one call in a warm
 process. A library that does not offer a setting has no row there. Hit rates are of the best attack on membership: dpcli's is a bound.
+[Comparison of releases](release-comparison.md): which questions about a table each library answers.
 """
 
 
