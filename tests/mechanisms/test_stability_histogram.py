@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.pld import PldProfile
+from dpcli.accountants.zcdp import ACCOUNTANT as ZCDP
 from dpcli.analysis.account import account
+from dpcli.base.errors import NotRepresentable
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.choice import stability
 from dpcli.mechanisms.choice.stability import OwnOrMoved, StabilityHistogramSpec
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array
+from dpcli.numerics.closed.conversion import zcdp_epsilon
 
 THRESHOLD, ROWS = 9, 2
 # Noise, number of keys, and how far above the threshold the count of other units is, so that the key is shown almost surely. With scale 4,
@@ -113,3 +117,16 @@ def test_little_noise_on_few_keys_has_a_cost(keys: dict[str, float], adjacency: 
     head = f'format = 1\n[privacy]\nunit = "example"\nadjacency = "{adjacency}"\ndelta = 1e-2\n'
     result = account(parse(f'{head}[[mechanism]]\nname = "h"\ntype = "stability-histogram"\n{text}'.encode(), "h.toml"))
     assert 0.0 < result.upper <= 40.0
+
+
+def test_zcdp_sets_aside_the_probability_of_showing_keys() -> None:
+    """Beside Gaussian noise: rho of the noise adds up, and what may show a key is taken from delta (Bun, Steinke 2016, Definition 8.1)."""
+    neighbours = Neighbours(Adjacency.ADD_REMOVE)
+    histogram = StabilityHistogramSpec(threshold=60, sigma=10.0, max_groups=2).resolve(neighbours)
+    noise = GaussianSpec(noise_multiplier=5.0).resolve(neighbours)
+    shown = histogram.delta_floor()
+    priced = ZCDP.profile(((histogram, 1), (noise, 3))).epsilon(1e-6).upper
+    assert 1e-9 < shown < 1e-6
+    assert priced == pytest.approx(zcdp_epsilon(2 / 200 + 3 / 50, (1e-6 - shown) / (1.0 - shown)), rel=1e-9)
+    with pytest.raises(NotRepresentable):
+        ZCDP.profile(((histogram, 1), (noise, 3))).epsilon(0.9 * shown)
