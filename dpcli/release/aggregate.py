@@ -80,6 +80,12 @@ class Aggregation:
     them the count of units changes by one, the count of rows by at most max_rows, and each sum by at most max_rows times the largest
     integer. If a part of the key is steps, these bounds hold for the totals over all values of that part.
 
+    With `clip`, all rows of a unit in a key are added up exactly, and the unit's sum is clipped to the range. So removing a unit changes
+    each sum by at most the largest absolute value in the range. max_rows then bounds only the count of rows.
+
+    With `distinct`, rows of a unit that agree in key and value are one row, of which at most max_rows count in each key. The totals are the
+    numbers of different values among the rows that count, over all units. So removing a unit changes each of them by at most max_rows.
+
     The contributions that count are drawn at random. Within a key, all rows of a unit are equally likely to count. The keys of a unit are
     drawn one after the other, each with a probability proportional to n / min(n, max_rows), where n is the unit's number of rows in the
     key. So if max_groups is 1, all rows of a unit in the whole table are equally likely to count.
@@ -91,6 +97,8 @@ class Aggregation:
         values: Integers of each row that are summed.
         max_groups: Largest number of keys in which a unit counts.
         max_rows: Largest number of rows of a unit that count in one key.
+        clip: Smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
+        distinct: Part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
     """
 
     unit: str | None
@@ -99,6 +107,13 @@ class Aggregation:
     values: tuple[Steps, ...]
     max_groups: int
     max_rows: int
+    clip: tuple[int, int] | None = None
+    distinct: GroupKey | None = None
+
+    @property
+    def parts(self) -> tuple[GroupKey, ...]:
+        """The parts of the key, and the part whose values are counted, if there is one."""
+        return self.keys if self.distinct is None else (*self.keys, self.distinct)
 
 
 @dataclass(frozen=True, slots=True)

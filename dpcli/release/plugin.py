@@ -7,6 +7,7 @@ from dpcli.base.plugin import Plugin
 # For each value of the key `measure`, the class whose fields are the keys of such a [[query]] table. A new measure is added here.
 MEASURES: dict[str, str] = {
     "count": "dpcli.release.measures.counting:CountQuery",
+    "distinct": "dpcli.release.measures.counting:DistinctQuery",
     "sum": "dpcli.release.measures.averages:SumQuery",
     "mean": "dpcli.release.measures.averages:MeanQuery",
     "variance": "dpcli.release.measures.averages:VarianceQuery",

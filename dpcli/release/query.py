@@ -91,7 +91,6 @@ class Query:
     # Example tables. Together they state every key of the measure except name and measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # whether the answer has keys without `by`, such as bins or the values of a column
-    counts_rows: ClassVar[bool] = True  # whether the rows of a unit add up, so that max_rows is needed
     undeclared: ClassVar[str] = ""  # clause for messages that says how to ask about undeclared keys of `by`; "" if it is impossible
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
@@ -136,12 +135,14 @@ class Query:
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"'
+        if self.max_rows is not None and self.counts_all_rows:
+            yield ("max_rows",), f"no number with {self.counts_all_rows}", str(self.max_rows)
         if source.unit is None:
             for bound, stated in (("max_rows", self.max_rows), ("max_groups", self.max_groups)):
                 if stated not in (None, 1):
                     yield (bound,), "no number where each row is a unit of its own", str(stated)
             return
-        if self.counts_rows and self.max_rows is None:
+        if self.max_rows is None and not self.counts_all_rows:
             yield ("max_rows",), f'the largest number of rows of one "{source.unit}" that count', "none"
         if (self.keyed or self.by) and self.max_groups is None:
             yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
@@ -181,6 +182,11 @@ class Query:
             yield from of_type
             if not (of_type or self.shows_keys or column.declares_keys):
                 yield place, declared_or(self.undeclared), f'"{name}", whose undeclared keys would reveal who is in the data'
+
+    @property
+    def counts_all_rows(self) -> str:
+        """The setting with which no row of a unit is left out of a key, for messages; "" if max_rows bounds the rows."""
+        return ""
 
     @property
     def rows(self) -> int:
@@ -266,9 +272,9 @@ def declared_or(otherwise: str) -> str:
     return f"{DECLARED}, or {otherwise}" if otherwise else DECLARED
 
 
-def rows_words(rows: int) -> str:
+def rows_words(rows: int, noun: str = "row") -> str:
     """Return a number of rows with its noun: "1 row" or "2,000 rows"."""
-    return "1 row" if rows == 1 else f"{rows:,} rows"
+    return f"1 {noun}" if rows == 1 else f"{rows:,} {noun}s"
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:

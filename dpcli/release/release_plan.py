@@ -175,8 +175,9 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
     Proof: Take two tables that differ by the rows of such a unit. The block of a row follows from the row alone, so all these rows belong
     to one pair (source.unit, block). The rows chosen from any other pair depend only on the rows of that pair and on the key of the hash,
-    and are equal in both tables. So at most max_groups keys differ, each by at most max_rows rows and by 1 in the count of units. The
-    sensitivity of every measure follows from these bounds (aggregate.py). The unit's privacy loss is what its one block is charged.
+    and are equal in both tables. So at most max_groups keys differ, each by at most max_rows rows, or by one clipped total, and by 1 in the
+    count of units. The sensitivity of every measure follows from these bounds (aggregate.py). The unit's privacy loss is what its one block
+    is charged.
 
     Bounds over the whole window would not be enough. If the rows of one week are removed, other rows of the patient may be chosen in their
     place, which is a second change of the same size.

@@ -25,6 +25,7 @@ class Contribution:
         least, most: Smallest and largest whole number that one row adds.
         fixed: True if the unit has exactly one row that counts in every dataset. Both versions of a replaced unit then count.
         one_key: True if the vector has a single coordinate.
+        noun: Word for what the unit adds, if not rows.
     """
 
     groups: int
@@ -33,6 +34,7 @@ class Contribution:
     most: int
     fixed: bool = False
     one_key: bool = False
+    noun: str = "row"
 
     @property
     def size(self) -> int:
@@ -97,12 +99,13 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
 
 def _contribution_words(contribution: Contribution) -> tuple[str, str]:
     """Return the first two steps of a derivation: the rows that a unit adds, and what a row adds."""
-    rows, least, most = rows_words(contribution.rows), contribution.least, contribution.most
+    noun, least, most = contribution.noun, contribution.least, contribution.most
+    rows = rows_words(contribution.rows, noun)
     if contribution.one_key:
         of_unit = f"one unit adds at most {rows}"
     else:
         of_unit = f"one unit adds to at most {contribution.groups:,} of the keys, {rows} to each"
-    of_row = f"a row adds {least:,}" if least == most else f"a row adds from {least:,} to {most:,}"
+    of_row = f"a {noun} adds {least:,}" if least == most else f"a {noun} adds from {least:,} to {most:,}"
     return of_unit, of_row
 
 

@@ -96,13 +96,13 @@ def question(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]
     keyed = bool(table.get("by")) or measure in ("histogram", "mode", "top-k") or (measure == "threshold" and "column" in table)
     if by_unit and keyed:
         table["max_groups"] = draw.choice([1, 2, 3])
-    if by_unit and table.get("of") != "units":
+    if by_unit and table.get("of") != "units" and "max_total" not in table:
         table["max_rows"] = draw.choice([1, 2, 3])
     return {**table, **_cost(measure, table, draw)}
 
 
 def _cost(measure: str, table: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    error = measure in ("count", "sum", "histogram") or (measure == "mean" and "count" in table)
+    error = measure in ("count", "distinct", "sum", "histogram") or (measure == "mean" and "count" in table)
     possible = [{"epsilon": 0.5}, {"epsilon": 0.01}, {"rho": 0.05}, {"rho": 2.0}, {"weight": 1}]
     error = error and not table.get("totals") and (measure == "count" or "keys" not in table)
     targets = [{"error": {"within": 50, "confidence": 0.9}}] if error else []
@@ -118,7 +118,8 @@ def _own(measure: str, draw: random.Random) -> dict[str, Any]:
     tested: dict[str, Any] = {"delta": 1e-8}
     return {  # type: ignore[no-any-return]
         "count": lambda: _count(by, draw),
-        "sum": lambda: {**number, **by, **_open_keys(draw, 0.5)},
+        "distinct": lambda: {"column": draw.choice([*SIZES, "free", "wide"]), **by},
+        "sum": lambda: {**number, **by, **_open_keys(draw, 0.5), **_totals(draw)},
         "mean": lambda: {**number, **noise, "count": 7} if draw.random() < 0.4 else {**number, **by, **_open_keys(draw, 0.5)},
         "variance": lambda: {**number, **by, **_open_keys(draw, 0.3)},
         "histogram": lambda: {**number, **by, "bins": sorted(draw.sample([-2, -1, 0, 0.5, 1, 2, 3], draw.choice([2, 3, 4])))},
@@ -161,6 +162,12 @@ def _open_keys(draw: random.Random, chance: float) -> dict[str, Any]:
         return {}
     by = draw.choice([["free"], ["free", "vip"], ["state"], ["wide", "free"]])
     return {"by": by, "keys": "threshold", "delta": 1e-8}
+
+
+def _totals(draw: random.Random) -> dict[str, Any]:
+    """Bounds on the total of a unit, or none."""
+    bounds = {"max_total": draw.choice([1, 2, 5]), **draw.choice([{}, {"min_total": -2}, {"min_total": 0}, {"min_total": 0.75}])}
+    return bounds if draw.random() < 0.5 else {}
 
 
 def _linear(noise: dict[str, Any], draw: random.Random) -> dict[str, Any]:

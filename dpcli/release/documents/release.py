@@ -218,13 +218,15 @@ def _disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosur
     from dpcli import __version__
 
     unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
+    clips = any(getattr(priced.query, "max_total", None) is not None for priced in plan.queries)
+    totals = "; a sum with max_total adds up all its rows, and clips the total in each key" if clips else ""
     known: dict[str, Any] = {
         "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
         "privacy_model": "central",
         "query_model": "one-release",
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
-        "clipping": f"at most max_groups keys and max_rows rows of {unit} count, chosen by a hash with a fresh key, in the engine",
+        "clipping": f"at most max_groups keys and max_rows rows of {unit} count, chosen by a hash with a fresh key, in the engine{totals}",
         "utility": "; ".join(f"{priced.query.name}: {priced.expected_error}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }

@@ -42,7 +42,7 @@ class RowTerms:
 
     Attributes:
         unit: Unit of a row; None if each row is a unit of its own.
-        keys: Parts of the key.
+        keys: Parts of the key, and the part whose values are counted.
         values: Integers that are summed.
         conditions: Conditions that are all true for a row that counts.
     """
@@ -60,7 +60,7 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
     unit = None if aggregation.unit is None else writer.unit(aggregation.unit)
     if aggregation.where is not None:
         writer.conditions.append(writer.expressions.condition(aggregation.where, "where").write(layers).sql)
-    keys = tuple(map(writer.part, aggregation.keys))
+    keys = tuple(map(writer.part, aggregation.parts))
     values = tuple(map(writer.value, aggregation.values))
     return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))
 

@@ -3,9 +3,9 @@
 The statement computes five stages. It selects the rows that pass the conditions. It groups them by unit and key. It chooses at most
 max_groups keys of each unit, and at most max_rows rows of each unit in each key. It adds up the chosen rows.
 
-A part of the key that is steps becomes part of the key only in the last stage. Until then, a unit's rows are bounded over all values of
-that part together. If a window bounds units in each block separately, "unit" means a pair of a unit and a block everywhere below. Only
-units with more rows than allowed are processed row by row. All other units are processed by one GROUP BY.
+A part of the key that is steps, or whose values are counted, becomes part of the key only in the last stage. Until then, a unit's rows are
+bounded over all values of that part together. If a window bounds units in each block separately, "unit" means a pair of a unit and a block
+everywhere below. Only units with more rows than allowed are processed row by row. All other units are processed by one GROUP BY.
 """
 
 from __future__ import annotations
@@ -41,13 +41,19 @@ def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable,
     names = _row_names(aggregation, terms, block)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     columns = _named_columns(terms, block, names) or "1 AS c0"
-    kept = f"SELECT {columns} FROM {layers.over(values.base())}{where}"
+    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"
+    kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
+    keys = names.keys[: len(aggregation.keys)]
+    different = comma_separated((*keys, "count(*)", "count(*)"))  # of rows that all differ in the part whose values are counted
     if terms.unit is None:
-        totals = comma_separated((*names.keys, "count(*)", "count(*)", *_sums(names, dialect)))
-        return f"SELECT {totals} FROM ({kept}) AS kept{group_by_clause(names.keys)}"
+        sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
+        return f"SELECT {comma_separated((different, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
     totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
     subqueries = (Subquery("kept", dialect.again, kept), *_bounded(aggregation, terms.keys, names, dialect, secret))
     definitions = comma_separated(f"{subquery.name} AS {subquery.hint} ({subquery.sql})" for subquery in subqueries)
+    if aggregation.distinct is not None:
+        values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"
+        return f"WITH {definitions} SELECT {different} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
     return f"WITH {definitions} SELECT {totals} FROM bounded{group_by_clause(names.keys)}"
 
 
@@ -57,20 +63,20 @@ class RowNames:
 
     Attributes:
         keys: Columns of the parts of the key.
-        stepped: The columns among `keys` whose parts are steps.
+        inner: The columns among `keys` over whose values a unit's rows are bounded together.
         values: Columns of the integers that are summed.
         unit: Column of the unit, or columns of the unit and the block.
     """
 
     keys: tuple[str, ...]
-    stepped: tuple[str, ...]
+    inner: tuple[str, ...]
     values: tuple[str, ...]
     unit: tuple[str, ...]
 
     @property
     def group(self) -> tuple[str, ...]:
         """The columns of the groups within which the rows of a unit are bounded."""
-        return (*self.unit, *(key for key in self.keys if key not in self.stepped))
+        return (*self.unit, *(key for key in self.keys if key not in self.inner))
 
     @property
     def unit_and_keys(self) -> tuple[str, ...]:
@@ -85,9 +91,10 @@ class RowNames:
 
 def _row_names(aggregation: Aggregation, terms: RowTerms, block: str | None) -> RowNames:
     keys = tuple(f"k{number}" for number in range(len(terms.keys)))
-    stepped = tuple(name for name, key in zip(keys, aggregation.keys, strict=True) if key.steps is not None)
+    parts = zip(keys, aggregation.parts, strict=True)
+    inner = tuple(name for name, part in parts if part.steps is not None or part is aggregation.distinct)
     values = tuple(f"v{number}" for number in range(len(terms.values)))
-    return RowNames(keys, stepped, values, ("u",) if block is None else ("u", "b"))
+    return RowNames(keys, inner, values, ("u",) if block is None else ("u", "b"))
 
 
 def _named_columns(terms: RowTerms, block: str | None, names: RowNames) -> str:
@@ -122,7 +129,7 @@ def _bounded(
 
     yield Subquery("added", dialect.once, f"SELECT {group}, count(*) AS n{new_sums} FROM kept GROUP BY {group}")
     chosen = "added"
-    bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.stepped)
+    bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.inner)
     if aggregation.max_groups < _most_groups(bounded_parts):
         chosen = "chosen"
         order = comma_separated((f"{_lead(names.group, max_rows, dialect, secret)} DESC", *names.group))
@@ -131,14 +138,16 @@ def _bounded(
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
         yield Subquery(chosen, dialect.once, limited)
 
-    if not names.values and not names.stepped:  # the rows of a unit in a group are alike, so that their number suffices
-        yield Subquery("bounded", "", f"SELECT {group}, least(n, {max_rows}) AS n FROM {chosen}")
+    # If all rows of a unit in a group count, or are alike, then their sums or their number suffice.
+    if aggregation.clip is not None or not (names.values or names.inner):
+        clipped = "".join(f", {_clipped(name, aggregation, dialect)} AS {name}" for name in names.sums)
+        yield Subquery("bounded", "", f"SELECT {group}, least(n, {max_rows}) AS n{clipped} FROM {chosen}")
         return
 
     row = (*names.unit_and_keys, *names.values)
     same_group = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.group)
     rows = f"SELECT {comma_separated(f'kept.{name} AS {name}' for name in row)} FROM kept JOIN {chosen} ON {same_group}"
-    if not names.stepped:
+    if not names.inner:
         rows += f" WHERE n > {max_rows}"  # units with fewer rows need not be processed row by row
     copy = f"row_number() OVER (PARTITION BY {comma_separated(row)} ORDER BY {names.unit[0]}) AS copy"
     yield Subquery("numbered", "", f"SELECT {comma_separated(row)}, {copy} FROM ({rows}) AS excess")
@@ -150,7 +159,7 @@ def _bounded(
     yield Subquery("cut", "", cut)
 
     bounded = f"SELECT {unit_and_keys}, n{sums} FROM cut"
-    if not names.stepped:
+    if not names.inner:
         bounded = f"SELECT {unit_and_keys}, n{sums} FROM {chosen} WHERE n <= {max_rows} UNION ALL {bounded}"
     yield Subquery("bounded", "", bounded)
 
@@ -179,6 +188,14 @@ def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
         text = dialect.cast(column, "text")
         parts += [dialect.cast(f"length({text})", "text"), text]
     return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))
+
+
+def _clipped(number: str, aggregation: Aggregation, dialect: Dialect) -> str:
+    """Return the sum of a unit, clipped to the range of the aggregation if it has one."""
+    if aggregation.clip is None:
+        return number
+    least, most = (dialect.wide(str(end)) for end in aggregation.clip)
+    return f"least(greatest({number}, {least}), {most})"
 
 
 def _sums(names: RowNames, dialect: Dialect) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.base.fields import COUNT, Key
+from dpcli.base.fields import COUNT, Key, Reader
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
-from dpcli.release.aggregate import KeyValue
+from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
-from dpcli.release.data_source import Source, SteppedRange, stepped_range, value_problems
+from dpcli.release.data_source import Source, SteppedRange, number_problems, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
+OF_TOTALS = Reader("max_total", lambda query: query.max_total is not None)
 KEYS_SHARE = 0.3  # share of the cost for the keys of a sum, if they are not declared; the sum uses the rest. Any share is valid
 
 
@@ -81,19 +82,66 @@ class ColumnQuery(OpenKeysQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumQuery(ColumnQuery):
-    """The sum of a column for each key. Values are clamped and rounded to whole steps."""
+    """The sum of a column for each key. Values are clamped and rounded to whole steps.
+
+    With `max_total`, all rows of a unit are added up, and its total in each key is clipped to the range from `min_total` to `max_total`.
+    """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "spent", "rho": 0.01, "max_rows": 5},
         {"column": "spent", "by": ["visitor"], "keys": "threshold", "delta": 1e-9, "epsilon": 0.5, "max_groups": 1, "max_rows": 2},
+        {"column": "spent", "by": ["state"], "max_total": 900, "min_total": 0, "epsilon": 0.5, "max_groups": 1},
     )
 
     measure: Annotated[str, MEASURE] = "sum"
+    max_total: Annotated[
+        float | None, Key("largest total of one unit in each key; all rows of a unit count, and a larger total counts as this one")
+    ] = None
+    min_total: Annotated[
+        float | None,
+        Key("smallest total of one unit in each key; default 0, if the column has min of at least 0", reader=OF_TOTALS),
+    ] = None
+
+    @property
+    def counts_all_rows(self) -> str:
+        return "" if self.max_total is None else "max_total"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        if self.max_total is None:
+            yield from ColumnQuery.needs(self, source)
+            return
+        yield from OpenKeysQuery.needs(self, source)
+        lacking = tuple(number_problems(source, "column", self.column))
+        yield from lacking
+        column = source.columns.get(self.column)
+        if column is None or lacking:
+            return
+        if self.min_total is None and (column.min is None or column.min < 0.0):
+            yield ("min_total",), f'the smallest total of one unit, as "{self.column}" may be negative', "none"
+        ends, step = {"min_total": self.min_total or 0.0, "max_total": self.max_total}, column.unit_step or 1.0
+        too_large = [name for name, end in ends.items() if not abs(end) / step < MOST_OF_UNIT]
+        for name in too_large:
+            yield (name,), f"below 2^62 steps of {step:g} from 0", f"{ends[name]!r}"
+        if not too_large and not column.steps(ends["min_total"]) < column.steps(ends["max_total"]):
+            yield ("max_total",), f"at least one step of {step:g} above min_total = {ends['min_total']:g}", f"{self.max_total:g}"
+
+    def may_be_negative(self, source: Source) -> bool:
+        return ColumnQuery.may_be_negative(self, source) if self.max_total is None else (self.min_total or 0.0) < 0.0
+
+    def clip(self, setting: QuerySetting) -> tuple[int, int] | None:
+        """Return the smallest and the largest total of a unit in whole steps; None if its rows are bounded."""
+        column = setting.source.columns[self.column]
+        return None if self.max_total is None else (column.steps(self.min_total or 0.0), column.steps(self.max_total))
+
+    def contribution(self, setting: QuerySetting) -> Contribution:
+        """Return the bound on what one unit adds to the sums: its rows, or one clipped total for each key."""
+        clip, values, fixed = self.clip(setting), self.values(setting), has_one_row_per_unit(self, setting.source)
+        if clip is None:
+            return Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
+        return Contribution(self.groups, 1, *clip, fixed, one_key=not self.by, noun="clipped total")
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        values = self.values(setting)
-        fixed = has_one_row_per_unit(self, setting.source)
-        contribution = Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
+        values, contribution = self.values(setting), self.contribution(setting)
         if not self.shows_keys:
             return (noisy_vector(self, setting, contribution, unit=values.step),)
         return (
@@ -102,15 +150,18 @@ class SumQuery(ColumnQuery):
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
+        rows = MOST_ROWS if self.counts_all_rows else self.rows  # with this bound, all keys of a unit are equally likely to count
+        aggregation = aggregation_of(self, setting, (steps_of(setting.source, self.column),), rows)
+        return replace(aggregation, clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         release, *of_keys = self.releases(setting)
+        covers = NOISE_ALONE if self.max_total is None else f"{NOISE_ALONE}, nor totals of units that were clipped"
         sums = add_noise({key: total.sums[0] for key, total in totals.items()}, release)
         if not of_keys:
-            return additive_answer(self, release, sums, NOISE_ALONE)
+            return additive_answer(self, release, sums, covers)
         units = self.shown(add_noise({key: total.units for key, total in totals.items()}, of_keys[0]), of_keys[0])
-        return additive_answer(self, release, {key: sums[key] for key in units}, f"{NOISE_ALONE}; {HIDDEN}")
+        return additive_answer(self, release, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
 
     def expected_error(self, setting: QuerySetting) -> str:
         return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.releases(setting)[-1], 'units')}"

@@ -1,9 +1,9 @@
-"""The measures count, histogram and threshold: numbers of rows or units, and comparisons of such numbers with a threshold."""
+"""The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -21,7 +21,7 @@ from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, rows_words, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
@@ -55,15 +55,9 @@ class CountQuery(OpenKeysQuery):
         if self.totals and (self.shows_keys or self.error is not None):
             yield ("totals",), "declared keys, and epsilon, rho or weight", "keys" if self.shows_keys else "error"
 
-    def needs(self, source: Source) -> Iterator[Problem]:
-        if self.of == "rows":
-            yield from NoisyQuery.needs(self, source)
-            return
-        if self.max_rows is not None:  # a unit counts once in a key, whatever its number of rows
-            yield ("max_rows",), 'no number with of = "units"', str(self.max_rows)
-        for key, expected, wrong in NoisyQuery.needs(self, source):
-            if key != ("max_rows",):
-                yield key, expected, wrong
+    @property
+    def counts_all_rows(self) -> str:
+        return "" if self.of == "rows" else 'of = "units"'  # a unit counts once in a key, whatever its number of rows
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         if self.shows_keys:
@@ -76,7 +70,7 @@ class CountQuery(OpenKeysQuery):
         return (noisy_vector(self, setting, self.contribution()),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        rows = self.rows if self.of == "rows" else MOST_ROWS  # with this bound, all keys of a unit are equally likely to count
+        rows = MOST_ROWS if self.counts_all_rows else self.rows  # with this bound, all keys of a unit are equally likely to count
         return aggregation_of(self, setting, rows=rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
@@ -124,6 +118,57 @@ class CountQuery(OpenKeysQuery):
         """Return the bound on what one unit adds to the counts of the keys."""
         rows = self.rows if self.of == "rows" else 1
         return Contribution(self.groups, rows, 1, 1, one_key=not self.by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistinctQuery(NoisyQuery):
+    """The number of different values of a column, for each key. A unit counts with at most `max_rows` different values in each key.
+
+    The values need not be declared, since only their number is released. All different values of a unit in a key are equally likely to be
+    kept, however many rows have them.
+
+    Proof of the sensitivity: Let S(u, k) be the set of the values that unit u keeps in key k. It depends on the rows of u alone, and on the
+    key of the hash, which is independent of the data. It has at most m = max_rows values, and is empty for all but max_groups keys. The
+    answer for k is the size of the union of S(u, k) over all units u. Adding a unit leaves the other sets as they are, so it adds from 0 to
+    m values to the union, for at most max_groups keys; removing a unit, or its rows, is the reverse. Replacing a unit removes from 0 to m
+    values and then adds from 0 to m. So a key that both versions keep changes by at most m, not 2 m, and a key that one version keeps by at
+    most m. These are the bounds for a unit that adds max_rows rows, each of them 1, of which `vectors.sensitivity` derives L1 and L2. If a
+    group of units changes, these changes follow one another, and the norms add up.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "name", "epsilon": 0.5, "max_rows": 3},
+        {"column": "name", "by": ["state"], "rho": 0.02, "max_groups": 1, "max_rows": 2},
+    )
+
+    measure: Annotated[str, MEASURE] = "distinct"
+    column: Annotated[str, Key("column whose different values are counted; max_rows bounds the values of one unit")]
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from NoisyQuery.needs(self, source)
+        yield from self.own_key_problems()
+        if self.column in source.columns:
+            yield from shown_problems(source.columns[self.column], self.column, ("column",))
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        contribution = Contribution(self.groups, self.rows, 1, 1, one_key=not self.by, noun="different value")
+        return (noisy_vector(self, setting, contribution),)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return replace(aggregation_of(self, setting), distinct=column_key(setting, self.column, declared=False))
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        (release,) = self.releases(setting)
+        numbers = add_noise({key: total.rows for key, total in totals.items()}, release)
+        return additive_answer(self, release, numbers, f"{NOISE_ALONE}; {self.left_out}")
+
+    @property
+    def left_out(self) -> str:
+        """Clause that says that the bound on a unit may lower the answer."""
+        return f"the answer may be too low, as only {rows_words(self.rows, 'value')} of each unit can count in a key"
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        return f"{NoisyQuery.expected_error(self, setting)}; {self.left_out}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

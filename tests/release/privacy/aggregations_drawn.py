@@ -62,14 +62,22 @@ def aggregation(draw: random.Random, unit: bool | None = None) -> Asked:
         Steps(quoted(PAID), -1000, 20_000, 0.01, draw.choice([None, 0.0])),
         Steps(quoted(PAID), -1000, 20_000, 0.01, None, squared_about=9500),
     ]
+    kind = draw.choice(["rows", "rows", "totals", "values"])
+    (counted,) = draw.sample(grouped[:3], 1)
+    if kind != "rows":
+        grouped.pop()  # the steps
+    if kind == "values":
+        grouped.remove(counted)
     return Asked(
         Aggregation(
             WHO if (draw.random() < 0.8 if unit is None else unit) else None,
             draw.choice([None, f"{quoted(AGE)} > 5 or {quoted(VIP)}"]),
             tuple(draw.sample(grouped, draw.choice([0, 1, 1, 2]))),
-            tuple(draw.sample(added, draw.choice([0, 1, 2]))),
+            () if kind == "values" else tuple(draw.sample(added, draw.choice([0, 1, 2]))),
             draw.choice([1, 2, 50]),
             draw.choice([1, 2, 50]),
+            draw.choice([(0, 900), (-40, 3), (5, 7), (-(2**61), 2**61)]) if kind == "totals" else None,
+            counted if kind == "values" else None,
         ),
         MEANINGS,
     )

@@ -38,35 +38,58 @@ def totals(
     units: dict[Any, dict[tuple[Any, ...], list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
     for number, row in enumerate(rows):
         unit = number if question.unit is None else row[question.unit]
-        key = tuple(part_of(asked, key, row) for key in question.keys)
+        key = tuple(part_of(asked, key, row) for key in question.parts)
         values = tuple(integer_of(asked, steps, row) for steps in question.values)
         kept = question.where is None or asked.value(question.where, row) is True
         if kept and unit not in (None, "") and None not in key and None not in values:
             units[(unit, *block(row))][key].append(values)
+    if question.distinct is not None:
+        return different(question, units, secret)
     units_of: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
     many: Counter[tuple[Any, ...]] = Counter()
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(question.values))
     for unit, groups in units.items():
+        own: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(question.values))
         for key, values in bounded(question, unit, groups, secret):
             units_of[key].add(unit)
             many[key] += 1
             for place, value in enumerate(values):
-                sums[key][place] += value
+                own[key][place] += value
+        if question.clip is not None:  # all rows of a key that counts add up, and then the sum is cut
+            least, most = question.clip
+            own.update({key: [min(max(sum(each), least), most) for each in zip(*groups[key], strict=True)] for key in own})
+        for key, added in own.items():
+            sums[key] = [old + new for old, new in zip(sums[key], added, strict=True)]
     domains = [key.declared for key in question.keys]
     keys = set(many) if None in domains else set(itertools.product(*domains))
     return {key: Total(len(units_of[key]), many[key], tuple(sums[key])) for key in keys}
 
 
+def different(
+    question: Aggregation, units: Mapping[Any, Mapping[tuple[Any, ...], Sequence[tuple[int, ...]]]], secret: bytes
+) -> dict[tuple[Any, ...], Total]:
+    """How many values of the last part of the keys the units keep, by the other parts; the same value of two units is one."""
+    assert question.distinct is not None
+    domains = [key.declared for key in question.keys]
+    values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    values.update({} if None in domains else {key: set() for key in itertools.product(*domains)})
+    for unit, groups in units.items():
+        for key, _ in bounded(question, unit, {key: [()] for key in groups}, secret):
+            values[key[:-1]].add(key[-1])
+    return {key: Total(len(each), len(each), ()) for key, each in values.items()}
+
+
 def bounded(
     question: Aggregation, unit: tuple[Any, ...], groups: Mapping[tuple[Any, ...], Sequence[tuple[int, ...]]], secret: bytes
 ) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...]]]:
-    """The rows of one unit that count: keys, and integers. Keys of steps are told apart once the rows have been chosen."""
+    """The rows of one unit that count: keys, and integers. Steps and counted values are told apart once rows have been chosen."""
     if question.unit is None:
         yield from ((key, values) for key, rows in groups.items() for values in rows)
         return
     own: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for key, rows in groups.items():
-        by = tuple(part for part, asked in zip(key, question.keys, strict=True) if asked.steps is None)
+        parts = zip(key, question.parts, strict=True)
+        by = tuple(part for part, asked in parts if asked.steps is None and asked is not question.distinct)
         own[by] += [(key, values, copy) for values, many in Counter(rows).items() for copy in range(1, many + 1)]
 
     def lead(by: tuple[Any, ...]) -> float:

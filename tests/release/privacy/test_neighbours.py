@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,8 +73,20 @@ def test_keys_that_are_forgotten_are_seen(measure: str, engine: DuckDB, tmp_path
     assert next(breaches(engine, range(600), tmp_path, (measure,)), None) is not None
 
 
-@pytest.mark.parametrize("limit", [pytest.param("max_groups", marks=pytest.mark.long), "max_rows"])
-def test_a_limit_that_is_forgotten_is_seen(limit: str, engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limit", "measures"),
+    [
+        pytest.param({"max_groups": 10}, ("count", "sum", "histogram"), marks=pytest.mark.long),
+        ({"max_rows": 10}, ("count", "sum", "histogram")),
+        pytest.param({"max_groups": 10}, ("distinct",), marks=pytest.mark.long),
+        pytest.param({"max_rows": 10}, ("distinct",), marks=pytest.mark.long),
+        pytest.param({"clip": None}, ("sum",), marks=pytest.mark.nightly),
+    ],
+    ids=["max_groups", "max_rows", "groups of values", "values", "totals"],
+)
+def test_a_limit_that_is_forgotten_is_seen(
+    limit: dict[str, Any], measures: Sequence[str], engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sound = statements._bounded
-    monkeypatch.setattr(statements, "_bounded", lambda asked, *others: sound(replace(asked, **{limit: 10}), *others))
-    assert next(breaches(engine, range(600), tmp_path, ("count", "sum", "histogram")), None) is not None
+    monkeypatch.setattr(statements, "_bounded", lambda asked, *others: sound(replace(asked, **limit), *others))
+    assert next(breaches(engine, range(600), tmp_path, measures), None) is not None

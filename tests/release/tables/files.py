@@ -20,7 +20,7 @@ COLUMNS = {
     "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
 }
 UNIT = {"unit": "visitor", "max_contributions": 10}
-BY_UNIT = frozenset({"max_groups", "max_rows"})
+BY_UNIT = frozenset({"max_groups", "max_rows"})  # a total is bounded where each row is a unit too
 
 
 def queries() -> Iterator[tuple[str, Mapping[str, Any]]]:

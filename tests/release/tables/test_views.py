@@ -19,6 +19,7 @@ ASKED = {
     "counted by value": ((GroupKey("n", steps=STEPS),), ()),
     "added up": ((), (STEPS,)),
     "by key": ((GroupKey("n"),), (STEPS,)),
+    "different values": ((), ()),
 }
 EACH, SAME = "select * from t where random() < 0.5", "select * from t"
 
@@ -26,7 +27,8 @@ EACH, SAME = "select * from t where random() < 0.5", "select * from t"
 def most(source: Source, folder: Path, unit: str | None, asked: str) -> int:
     """The most rows that were counted in a few answers, of one unit or of all."""
     keys, values = ASKED[asked]
-    aggregation = Aggregation("visitor", unit and f"visitor = '{unit}'", keys, values, 1, CAP)
+    distinct = GroupKey("n") if asked == "different values" else None
+    aggregation = Aggregation("visitor", unit and f"visitor = '{unit}'", keys, values, 1, CAP, distinct=distinct)
     with open_source(source, str(folder / "x.toml")) as engine:
         return max(sum(total.rows for total in engine.totals(aggregation, secrets.token_bytes(32)).values()) for _ in range(TIMES))
 
