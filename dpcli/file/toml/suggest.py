@@ -50,6 +50,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "average": ("mean",),
     "avg": ("mean",),
     "most-common": ("mode",),
+    "count-distinct": ("distinct",),
+    "unique": ("distinct",),
     "string": ("text",),
     "varchar": ("text",),
     "float": ("decimal",),

@@ -172,6 +172,52 @@ def test_a_matrix_without_meaning_is_refused_for_its_own_reason(matrix: list[lis
         parse(text_of(tables), "file.toml")
 
 
+@of_each(
+    "query, negative, words",
+    [
+        ({"max_rows": 2}, False, r"max_rows.*: expected no number with max_total, found 2"),
+        ({}, True, r"min_total.*: expected the smallest total of one unit, as \"age\" may be negative, found none"),
+        ({"min_total": 5}, False, r"max_total.*: expected at least one step of 1 above min_total = 5, found 5"),
+        ({"max_total": 0.4}, False, r"max_total.*: expected at least one step of 1 above min_total = 0, found 0.4"),
+        ({"max_total": 1e300}, False, r"max_total.*: expected below 2\^62 steps of 1 from 0, found 1e\+300"),
+        ({"min_total": -1e308}, True, r"min_total.*: expected below 2\^62 steps of 1 from 0, found -1e\+308"),
+        ({"column": "name"}, False, r"column.*: expected a column of numbers, found \"name\""),
+        ({"min_total": -1, "postprocess": ["non-negative"]}, False, r"postprocess.*: expected non-negative only if"),
+        (
+            {"measure": "distinct", "max_total": None, "column": "day"},
+            False,
+            r"column.*: expected a column of type text, .*\"day\"",
+        ),
+        ({"measure": "distinct", "max_total": None, "by": ["age"]}, False, r"by.*: expected other columns than \"column\""),
+    ],
+)
+def test_a_total_that_bounds_nothing_and_values_that_are_no_keys_are_refused(
+    query: dict[str, Any], negative: bool, words: str
+) -> None:
+    asked = {"name": "q", "measure": "sum", "column": "age", "max_total": 5, "epsilon": 1.0, "max_groups": 1, **query}
+    asked |= {"max_rows": 1} if asked["measure"] == "distinct" else {}
+    tables = document({key: value for key, value in asked.items() if value is not None and (key != "max_groups" or "by" in asked)})
+    age = {"type": "integer", "max": 9} if negative else COLUMNS["age"]
+    tables["source"]["columns"] = {**COLUMNS, "age": age, "day": {"type": "date"}}
+    with pytest.raises(InvalidFile, match=words):
+        parse(text_of(tables), "file.toml")
+
+
+def test_a_total_needs_no_bounds_of_its_column_and_costs_its_largest_end() -> None:
+    """Of a replaced unit: twice the larger end where the keys differ, or the whole range in one key."""
+    for adjacency, by, most in (
+        ("add-remove", [], 7),
+        ("replace-one", [], 10),
+        ("add-remove", ["state"], 14),
+        ("replace-one", ["state"], 28),
+    ):
+        query = {"name": "q", "measure": "sum", "column": "n", "min_total": -3, "max_total": 7, "epsilon": 1.0, "by": by}
+        tables = document({**query, **({"max_groups": 2} if by else {})}, adjacency=adjacency)
+        tables["source"]["columns"] = {**COLUMNS, "n": {"type": "integer"}}
+        (entry,) = parse(text_of(tables), "file.toml").mechanisms
+        assert entry.spec.sensitivity == most, (adjacency, by, entry)
+
+
 EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
 
 
