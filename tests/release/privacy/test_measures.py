@@ -227,7 +227,9 @@ EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
     [pytest.param((1e-9, 1e300), marks=pytest.mark.long), pytest.param(EXTREME, marks=pytest.mark.nightly)],
     ids=["two", "all"],
 )
-@pytest.mark.parametrize("key", ["epsilon", "rho", "weight", "error", "within", "width", "budget", "delta", "step", "max"])
+@pytest.mark.parametrize(
+    "key", ["epsilon", "rho", "weight", "error", "within", "width", "max_total", "budget", "delta", "step", "max"]
+)
 @EACH
 def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any], key: str, numbers: tuple[float, ...]) -> None:
     """Never an error of arithmetic, never NaN, never over the budget that is shared."""

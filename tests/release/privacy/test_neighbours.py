@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +13,13 @@ from typing import Any
 import pytest
 
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.measures import most_common, quantiles
 from dpcli.release.plugin import MEASURES
+from dpcli.release.vectors import Contribution, sensitivity
+from tests.release.privacy import brute
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
 
@@ -47,8 +52,8 @@ def breaches(
 @pytest.mark.parametrize(
     ("seeds", "tables"),
     [
-        pytest.param(range(1000, 1039), 1, marks=pytest.mark.long),
-        pytest.param(range(1039, 1279), TABLES, marks=pytest.mark.nightly),
+        pytest.param(range(1000, 1042), 1, marks=pytest.mark.long),
+        pytest.param(range(1042, 1282), TABLES, marks=pytest.mark.nightly),
     ],
     ids=["few", "many"],
 )
@@ -61,6 +66,31 @@ def test_every_measure_is_drawn_with_and_without_what_it_may_have(tmp_path: Path
     asked = {(measure, seed): drawn(measure, random.Random(seed), tmp_path) for measure in MEASURES for seed in range(8)}
     assert {measure for (measure, _), one in asked.items() if one is not None} == set(MEASURES)
     assert {measure for (measure, _), one in asked.items() if one is not None and one[0].query.by} >= {"quantile", "mode", "top-k"}
+
+
+@pytest.mark.long
+def test_distinct_values_move_as_far_as_is_priced_and_no_further() -> None:
+    """All rows that a unit may have of two keys and three values, beside a unit that has one of them."""
+    cells = list(itertools.product("ab", "xyz"))
+    versions = [rows for size in range(len(cells) + 1) for rows in itertools.combinations(cells, size)]
+    for by, groups, most, adjacency in itertools.product((True, False), (1, 2), (1, 2), Adjacency):
+        keys = (GroupKey("key", ("a", "b")),) if by else ()
+        question = Aggregation("who", None, keys, (), groups, most, distinct=GroupKey("value"))
+        asked = brute.Asked(question, {name: lambda row, name=name: row[name] for name in ("key", "value")})
+        secret, answers = secrets.token_bytes(32), []
+        for rows in versions:
+            table = [
+                {"who": who, "key": key, "value": value} for who, key, value in [("v", "a", "x"), *(("u", *row) for row in rows)]
+            ]
+            answers.append([total.rows for _, total in sorted(brute.totals(asked, table, secret).items())])
+        pairs = itertools.product(answers, answers if adjacency is Adjacency.REPLACE_ONE else answers[:1])
+        moved = [[abs(a - b) for a, b in zip(*pair, strict=True)] for pair in pairs]
+        l1, squared = max(map(sum, moved)), max(sum(each * each for each in one) for one in moved)
+        stated = sensitivity(adjacency, Contribution(groups, most, 1, 1, one_key=not by))
+        case = (by, groups, most, adjacency, secret.hex())
+        assert l1 <= stated.l1 and squared <= stated.squared_l2, case
+        if not by or groups == 1 or adjacency is not Adjacency.REPLACE_ONE:  # else two versions need four keys
+            assert (l1, squared) == (stated.l1, stated.squared_l2), case
 
 
 @pytest.mark.parametrize(
