@@ -55,10 +55,10 @@ def additive_answer(
 
     The numbers are in whole steps. by: as in `answer_of`.
     """
-    law, step = law_of(release), release.unit
+    law, step, confidence = law_of(release), release.unit, query.interval_confidence(len(numbers))
     rows = []
     for key, number in numbers.items():
-        interval = additive_interval(number, law, query.confidence, step)
+        interval = additive_interval(number, law, confidence, step)
         rows.append(postprocessed_row(query, key, steps_value(number, step), interval))
     return answer_of(query, tuple(rows), covers, by)
 
@@ -76,6 +76,8 @@ def answer_of(
         by: Names of the key columns; None for the columns of the query.
         additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """
+    if query.intervals == "joint":
+        covers = f"all intervals of the answer ({len(rows):,}) hold together with the stated confidence; {covers}"
     postprocessed = (*additions, *(POSTPROCESSING[name].words for name in query.postprocess))
     return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, postprocessed)
 

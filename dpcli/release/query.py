@@ -12,7 +12,7 @@ from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Sel
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.answers.intervals import expected_error
+from dpcli.release.answers.intervals import expected_error, joint_confidence
 from dpcli.release.data_source import KEY_TYPES, Column
 from dpcli.release.plugin import MEASURES
 
@@ -29,6 +29,7 @@ CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
 OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
 COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
 SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
+SOME_KEYS = 1000  # assumed number of shown keys for an error of all answers together, if the keys are not declared
 # For messages: what a column needs if its values are the keys of an answer.
 DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
 
@@ -236,6 +237,13 @@ class NoisyQuery(Query):
         tuple[Literal["non-negative", "whole"], ...],
         Key("postprocessing of the noisy numbers, which costs no privacy and is named in the answer"),
     ] = ()
+    intervals: Annotated[
+        Literal["each", "joint"],
+        Key(
+            "whether confidence holds for each interval by itself, or jointly for all intervals of the answer, which are then wider",
+            reader=OF_KEYS,
+        ),
+    ] = "each"
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
         """Return the number of rows in a key for which an error is stated, and words for it.
@@ -257,8 +265,28 @@ class NoisyQuery(Query):
         """Return whether the exact answer may be negative."""
         return False
 
+    def joint_count(self, setting: QuerySetting) -> int:
+        """Return how many intervals hold together: 1, or all of the answer; SOME_KEYS if they are joint and the keys are not declared."""
+        if self.intervals == "each":
+            return 1
+        return SOME_KEYS if self.shows_keys else math.prod(len(key.declared or ()) for key in self.aggregation(setting).keys)
+
+    def interval_confidence(self, count: int, independent: bool = True) -> float:
+        """Return the confidence of one of `count` intervals. independent: whether the noises of the intervals are independent."""
+        return self.confidence if self.intervals == "each" else joint_confidence(self.confidence, max(count, 1), independent)
+
+    def probability_words(self, count: int) -> str:
+        """Return words for the probability with which an expected error holds. count: number of intervals that hold together."""
+        together = ""
+        if self.intervals == "joint":
+            together = (
+                f" for all answers together if {count:,} keys are shown" if self.shows_keys else f" for all {count:,} together"
+            )
+        return f"with probability {self.confidence:.6g}{together}"
+
     def expected_error(self, setting: QuerySetting) -> str:
-        return error_text(self.releases(setting)[0], self.confidence)
+        count = self.joint_count(setting)
+        return f"{error_text(self.releases(setting)[0], self.interval_confidence(count))}, {self.probability_words(count)}"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -278,10 +306,10 @@ def rows_words(rows: int, noun: str = "row") -> str:
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
-    """Return a description of the additive noise of a mechanism: a distance, rounded up, within which it stays with this confidence."""
+    """Return a distance, rounded up, within which the additive noise of a mechanism stays with this confidence, in words."""
     assert release.law is not None
     error = expected_error(release.law, confidence, release.unit)
-    return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer, with probability {confidence:.6g}"
+    return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer"
 
 
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:

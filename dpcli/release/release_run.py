@@ -10,6 +10,7 @@ import secrets
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, LedgerError
@@ -21,8 +22,6 @@ from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.engines.sql_engine import SqlEngine
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
@@ -196,25 +195,26 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
     """Return the answers to all queries. The release is charged already. The caller hides the messages of errors of libraries."""
     from dpcli.release.engines.source_engine import open_source
 
-    answers = []
+    answers, aggregations = [], [priced.query.aggregation(priced.setting) for priced in plan.queries]
     with open_source(plan.source, plan.path, plan.window, plan.given) as engine:
-        for number, priced in enumerate(plan.queries, start=1):
-            aggregation = priced.query.aggregation(priced.setting)
-            answer = priced.query.answer(priced.setting, _totals(engine, aggregation, plan.path))
+        _readable(lambda: engine.limit_columns(aggregations), plan.path)
+        for number, (priced, aggregation) in enumerate(zip(plan.queries, aggregations, strict=True), start=1):
+            totals = _readable(partial(engine.totals, aggregation, secrets.token_bytes(KEY_BYTES)), plan.path)
+            answer = priced.query.answer(priced.setting, totals)
             answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))
             report(number, len(plan.queries))
     return tuple(answers)
 
 
-def _totals(engine: SqlEngine, aggregation: Aggregation, path: str) -> Totals:
-    """Return the exact totals of an aggregation.
+def _readable(action: Callable[[], Result], path: str) -> Result:
+    """Return the result of `action`, which uses the data.
 
     Raises:
         InputError: The data cannot be read. The message is always UNREADABLE, since the cause may reveal private rows. The charge is not
             refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
     """
     try:
-        return engine.totals(aggregation, secrets.token_bytes(KEY_BYTES))
+        return action()
     except InputError:
         failure = InputError(f"{path}: source: {UNREADABLE}")
     raise failure  # outside of the except clause, so that the engine's error is not attached as context

@@ -179,7 +179,7 @@ def release(
     """Answer the queries of a pipeline about a table in memory, with noise, once, and remember the answers.
 
     The plan, the charge, the order of events, the folder and the refusals are those of `dpcli release`. A repeated call returns the stored
-    answers and charges nothing, whatever the table then holds. The declared columns are copied once, after the charge.
+    answers and charges nothing, whatever the table then holds. The columns that the queries use are copied once, after the charge.
 
     The caller guarantees three things, which dpcli cannot check. The table holds the data that the dataset of the ledger names, and all
     rows of each unit. The types of its columns do not depend on the data of one unit: read a csv with stated types, as pandas infers them

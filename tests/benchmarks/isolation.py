@@ -106,7 +106,7 @@ def _overdue(read: int, pid: int, limit: float) -> bool:
 
 def _measured(question: Callable[[], Interval], forget: Callable[[], None]) -> Answer:
     times: list[float] = []
-    before = _reset_peak()
+    before = reset_peak()
     try:
         while not times or (sum(times) < ENOUGH and len(times) < MOST):
             forget()
@@ -114,7 +114,7 @@ def _measured(question: Callable[[], Interval], forget: Callable[[], None]) -> A
             lower, upper = question()
             times.append(time.process_time() - start)
             if len(times) == 1:
-                peak = _status("VmHWM") - before
+                peak = status("VmHWM") - before
     except Unsupported as error:
         return Answer("unsupported", message=str(error))
     except MemoryError:
@@ -124,13 +124,13 @@ def _measured(question: Callable[[], Interval], forget: Callable[[], None]) -> A
     return Answer("ok", lower, upper, statistics.median(times), len(times), max(peak, 0.0) / 1024.0)
 
 
-def _reset_peak() -> float:
+def reset_peak() -> float:
     """Resident set now, in kB; the high-water mark starts again from it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
+    return status("VmRSS")
 
 
-def _status(key: str) -> float:
+def status(key: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(key)))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import random
-import re
 import statistics
 import sys
 import warnings
@@ -26,12 +25,13 @@ import polars as pl
 
 from dpcli.release.aggregate import Total
 from tests.benchmarks.isolation import ROOT
+from tests.benchmarks.release_speed import PAGE, with_section
 from tests.release.tables.files import priced
 
 EPSILON, DELTA = 0.1, 1e-7  # at epsilon 1 most errors of a count are 0 or 1
 STATES = ["CA", "NY", "TX", "WA"]
 AGES, SHARE = (0, 115), 0.5
-PAGE, HEADING = ROOT / ".github" / "docs" / "release-comparison.md", "## Error beside OpenDP"
+HEADING = "## Error beside OpenDP"
 Rows = list[dict[str, Any]]
 
 QUERIES: dict[str, dict[str, Any]] = {
@@ -187,9 +187,7 @@ def main(words: Sequence[str]) -> None:
     text = section(options.repetitions)
     sys.stdout.write(text)
     if options.write:
-        page = PAGE.read_text("utf-8")
-        kept = re.sub(rf"(?ms)^{re.escape(HEADING)}\n.*?(?=^## |\Z)", "", page).rstrip("\n")
-        PAGE.write_text(f"{kept}\n\n{text}", "utf-8")
+        PAGE.write_text(with_section(PAGE.read_text("utf-8"), HEADING, text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 import warnings
 from typing import Any
 
-from tests.benchmarks.isolation import ONE_THREAD, ROOT, _reset_peak, _status
+from tests.benchmarks.isolation import ONE_THREAD, ROOT, reset_peak, status
 
 KEPT = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**33), "MALLOC_TOP_PAD_": str(2**26)}
 
@@ -103,7 +103,7 @@ def held(device: str) -> float:
     import torch
 
     if device == "cpu":
-        return _reset_peak() / 1024.0
+        return reset_peak() / 1024.0
     torch.cuda.reset_peak_memory_stats(device)
     return torch.cuda.memory_allocated(device) / 2**20
 
@@ -112,7 +112,7 @@ def peak(device: str) -> float:
     """MB that were in use at most."""
     import torch
 
-    return _status("VmHWM") / 1024.0 if device == "cpu" else torch.cuda.max_memory_allocated(device) / 2**20
+    return status("VmHWM") / 1024.0 if device == "cpu" else torch.cuda.max_memory_allocated(device) / 2**20
 
 
 def timed(step: Any, count: int, device: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class Table:
     asked = 0
 
     def check(self, aggregation: Aggregation) -> None: ...
+
+    def limit_columns(self, aggregations: Iterable[Aggregation]) -> None: ...
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         Table.asked += 1

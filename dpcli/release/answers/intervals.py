@@ -9,11 +9,12 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpcli.base.errors import InputError
-from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width
+from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width, rounded_up
 
 HALVINGS = 200  # largest number of halvings in a bisection
 CLOSE = 1e-4  # distance of a computed end from the true end, relative to the distance of the end from the start
 PROBES = 16  # number of parts into which the values beyond an end are divided for further tests
+FIFTY_DIGITS = Context(prec=50)  # the error of a root is far below the last bit of a double
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,19 @@ def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float 
     """
     half = half_width(law, confidence)
     return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
+
+
+def joint_confidence(confidence: float, count: int, independent: bool = True) -> float:
+    """Return the confidence that each of `count` intervals needs so that all hold together with `confidence`, rounded up.
+
+    If the noises of the intervals are independent, the probability that all hold is the product of their own probabilities. So each needs
+    the root confidence^(1/count). Otherwise the probability that any fails is at most the sum of their probabilities of failure, and each
+    may fail with the probability (1 - confidence) / count (union bound).
+    """
+    if independent:
+        logarithm = FIFTY_DIGITS.divide(FIFTY_DIGITS.ln(Decimal(confidence)), Decimal(count))
+        return rounded_up(Fraction(FIFTY_DIGITS.exp(logarithm)))
+    return rounded_up(1 - (1 - Fraction(confidence)) / count)
 
 
 def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float:

@@ -1,4 +1,4 @@
-"""The engines of tables that a program has in memory. They copy the declared columns once, after the charge. Every query reads the copy.
+"""The engines of tables that a program has in memory. They copy the columns that are asked about once, after the charge, and read the copy.
 
 So all queries see one state of a table that the program may change meanwhile. A relation or a data frame may have other rows each time
 that it is read. Even then, no unit counts with more rows than it may.
@@ -7,7 +7,7 @@ that it is read. Even then, no unit counts with more rows than it may.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,10 @@ class GivenDuckDB(DuckDB):
     given: GivenTable = field(kw_only=True, repr=False)
     types: dict[int, str] = field(default_factory=dict, init=False)
     copied: bool = field(default=False, init=False)
+
+    def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
+        unused = self._unused(aggregations)
+        self.types = {place: self.types[place] for place in _used_places(tuple(self.types), self.given.names, unused)}
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         self._statement(aggregation, secret)  # describes the table before it is copied
@@ -106,6 +110,10 @@ class GivenSpark(Spark):
     places: list[int] = field(default_factory=list, init=False)
     copied: bool = field(default=False, init=False)
 
+    def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
+        unused = self._unused(aggregations)
+        self.places = _used_places(self.places, tuple(self.given.frame.columns), unused)
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         self._statement(aggregation, secret)  # describes the table before it is copied
         if not self.copied:
@@ -133,6 +141,11 @@ class GivenSpark(Spark):
         own = numbered_names(len(self.given.frame.columns))
         declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
         declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
+
+
+def _used_places(places: Sequence[int], names: Sequence[str], unused: Collection[str]) -> list[int]:
+    """Return the places of used columns; the first place if no column is used, since a copy without a column would have no rows."""
+    return [place for place in places if names[place] not in unused] or list(places[:1])
 
 
 def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, Totals, totals_of
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect
-from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable, Values
 from dpcli.release.engines.sql_statement import statement
 
 
@@ -37,6 +37,12 @@ class SqlEngine:
         """
         self._statement(aggregation, b"")
 
+    def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
+        """Prepare for the totals of these aggregations alone. An engine that copies its table then copies only the columns that they read.
+
+        No row is read. Raises InputError as `check` does.
+        """
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """Return the exact totals by key. They include every declared key, with zeros for a key without rows.
 
@@ -56,9 +62,20 @@ class SqlEngine:
 
     def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
         """Return the SQL statement of an aggregation. The first call also finds the table."""
+        return statement(aggregation, self._values(), self.dialect, secret)
+
+    def _values(self) -> Values:
+        """Return the columns of the table as values. The first call also finds the table."""
         if self.actual is None:
             self.actual = self._find()
-        return statement(aggregation, self.table, self.actual, self.dialect, secret)
+        return Values(self.table, self.actual)
+
+    def _unused(self, aggregations: Iterable[Aggregation]) -> set[str]:
+        """Return the names of the columns that none of these aggregations reads."""
+        values = self._values()
+        for aggregation in aggregations:
+            statement(aggregation, values, self.dialect, b"")
+        return {name for name, column in values.actual.fields.items() if column.sql not in values.read}
 
     def _find(self) -> ActualTable:
         """Return the table as the engine reports it. Raises InputError if there is no table with the exact name."""

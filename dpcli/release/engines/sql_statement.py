@@ -17,23 +17,24 @@ from dataclasses import dataclass
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.engines.dialects import DIGEST_BITS, Dialect
 from dpcli.release.engines.row_terms import GroupPart, RowTerms, row_terms
-from dpcli.release.engines.source_table import ActualTable, SourceTable, Values
+from dpcli.release.engines.source_table import Values
 from dpcli.release.expressions.scalars import Layers
 
 SEPARATOR = "|"  # between the parts of the text that is hashed
 
 
-def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
+def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
 
-    secret: key of the hash that chooses contributions.
+    Args:
+        values: The columns of the table; `read` then has those that the statement reads.
+        secret: Key of the hash that chooses contributions.
 
     Raises:
         InputError: An expression is refused, or the table lacks a column.
     """
-    values = Values(table, actual)
     layers = Layers(dialect, values)
-    terms = row_terms(aggregation, table, layers)
+    terms = row_terms(aggregation, values.table, layers)
     if aggregation.unit is not None:
         values.require_one_spelling(aggregation.unit)
     block = values.block(layers) if terms.unit else None

@@ -17,7 +17,7 @@ from dpcli.release.data_source import Source, SteppedRange, number_problems, ste
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, error_text
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity, shown_keys
 
@@ -91,7 +91,19 @@ class SumQuery(ColumnQuery):
         {"column": "spent", "rho": 0.01, "max_rows": 5},
         {"column": "spent", "by": ["visitor"], "keys": "threshold", "delta": 1e-9, "epsilon": 0.5, "max_groups": 1, "max_rows": 2},
         {"column": "spent", "by": ["state"], "max_total": 900, "min_total": 0, "epsilon": 0.5, "max_groups": 1},
+        {
+            "column": "spent",
+            "by": ["visitor"],
+            "keys": "threshold",
+            "delta": 1e-9,
+            "epsilon": 0.5,
+            "max_groups": 1,
+            "max_rows": 2,
+            "intervals": "joint",
+        },
     )
+
+    independent_choice: ClassVar[bool] = True  # the keys are chosen by noisy numbers of units
 
     measure: Annotated[str, MEASURE] = "sum"
     max_total: Annotated[
@@ -239,14 +251,15 @@ class MeanQuery(ColumnQuery):
             return self._over_public_count(releases[0], exact, values.step, self.count)
         sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
         counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, releases[1]), releases[1])
-        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in counts)
+        confidence = self.interval_confidence(len(counts))
+        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values, confidence) for key in counts)
         return answer_of(self, rows, self.covers(releases[1]))
 
-    def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange) -> AnswerRow:
+    def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
-        interval = mean.interval(self.confidence)
+        interval = mean.interval(confidence)
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
-        return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
+        return postprocessed_row(self, key, value, ConfidenceInterval(low, high, confidence))
 
     def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
         """Return the noisy sum divided by the public count. `exact` is the sum in whole steps."""
@@ -259,13 +272,15 @@ class MeanQuery(ColumnQuery):
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
         if self.count is not None:
-            return error_text(releases[0], self.confidence)
+            return ColumnQuery.expected_error(self, setting)
         values, (sum_law, count_law) = self.values(setting), map(law_of, releases)
         rows, of_rows = self.assumed_rows(setting)
-        error = expected_mean_error(sum_law, count_law, self.confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
+        answers = self.joint_count(setting)
+        confidence = self.interval_confidence(answers)
+        error = expected_mean_error(sum_law, count_law, confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
         shown = self.shown_words(releases[1])
-        return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; proportional to 1 / rows{shown}"
+        return f"within about {distance} {of_rows}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: SteppedRange) -> NoisyMean:
@@ -323,11 +338,11 @@ class VarianceQuery(ColumnQuery):
         sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, of_sum)
         counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, of_count), of_count)
         squared_step = values.step * values.step
-        rows = []
+        rows, confidence = [], self.interval_confidence(len(counts))
         for key in counts:
             mean = noisy_mean(sums[key], counts[key], of_mean, values)
             variance = NoisyVariance(mean, squares[key], law_of(of_squares))
-            interval = variance.interval(self.confidence)
+            interval = variance.interval(confidence)
             interval = replace(interval, low=interval.low * squared_step, high=interval.high * squared_step)
             rows.append(postprocessed_row(self, key, variance.estimate() * squared_step, interval))
         return answer_of(self, tuple(rows), self.covers(of_count))
@@ -335,8 +350,7 @@ class VarianceQuery(ColumnQuery):
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
         rows, of_rows = self.assumed_rows(setting)
-        error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / rows
+        answers = self.joint_count(setting)
+        error = expected_error(law_of(releases[0]), self.interval_confidence(answers), releases[0].unit) / rows
         distance = f"at least {figures(error, 3)} {of_rows}"
-        return (
-            f"{distance}, with probability {self.confidence:.6g}; the noise of the mean adds to this{self.shown_words(releases[2])}"
-        )
+        return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(releases[2])}"

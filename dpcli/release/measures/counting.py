@@ -21,7 +21,7 @@ from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, rows_words, shown_problems
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text, rows_words, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
@@ -69,6 +69,17 @@ class CountQuery(OpenKeysQuery):
             )
         return (noisy_vector(self, setting, self.contribution()),)
 
+    def joint_count(self, setting: QuerySetting) -> int:
+        count = OpenKeysQuery.joint_count(self, setting)
+        return count + 1 if self.totals and self.intervals == "joint" else count
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        if not self.totals:
+            return OpenKeysQuery.expected_error(self, setting)
+        count = self.joint_count(setting)
+        of_keys, of_total = (error_text(release, self.interval_confidence(count)) for release in self.releases(setting))
+        return f"{of_keys}, and the total {of_total}, {self.probability_words(count)}"
+
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         rows = MOST_ROWS if self.counts_all_rows else self.rows  # with this bound, all keys of a unit are equally likely to count
         return aggregation_of(self, setting, rows=rows)
@@ -86,11 +97,11 @@ class CountQuery(OpenKeysQuery):
         (total,) = add_noise({(): sum(exact.values())}, of_total).values()
         total_law = law_of(of_total)
         adjusted = self._adjusted(parts, total, Fraction(part_law.variance), Fraction(total_law.variance))
-        rows = []
+        rows, confidence = [], self.interval_confidence(len(parts) + 1)
         for key, part in parts.items():
-            interval = additive_interval(part, part_law, self.confidence)
+            interval = additive_interval(part, part_law, confidence)
             rows.append(postprocessed_row(self, key, adjusted.get(key, 0), interval))
-        interval = additive_interval(total, total_law, self.confidence)
+        interval = additive_interval(total, total_law, confidence)
         rows.append(postprocessed_row(self, ("total",) * len(self.by), sum(adjusted.values()), interval))
         return answer_of(self, tuple(rows), additions=(CONSISTENT,))
 
@@ -178,6 +189,15 @@ class HistogramQuery(NoisyQuery):
     keyed: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "bins": [0, 18, 65, 115], "rho": 0.01, "max_groups": 1, "max_rows": 1},
+        {
+            "column": "age",
+            "bins": [0, 18, 115],
+            "by": ["state"],
+            "epsilon": 0.5,
+            "max_groups": 1,
+            "max_rows": 1,
+            "intervals": "joint",
+        },
     )
 
     measure: Annotated[str, MEASURE] = "histogram"

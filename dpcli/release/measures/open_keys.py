@@ -16,14 +16,22 @@ HIDDEN_COUNTS = (
     f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then its noisy count is too high, "
     "and the interval's confidence is lower than stated"
 )
+CONFIDENCES = (0.001, 0.999)  # with these, a double can state the confidence of one of up to MOST_ROWS joint intervals
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenKeysQuery(NoisyQuery):
-    """A measure whose keys are all declared keys, or those keys in the data whose noisy count passes a threshold."""
+    """A measure whose keys are all declared keys, or those keys in the data whose noisy count passes a threshold.
 
+    With keys = "threshold", intervals can be joint only if their noises are independent of the choice of the keys. Proof that this is
+    enough: Given the shown keys, whatever they are, the noises are then still independent and have their own laws. So k intervals at the
+    confidence^(1/k) all hold with this confidence, for every set of k shown keys. If the noise of a count decides whether its key is shown,
+    an interval of a shown key has no such confidence, and the number of keys that could have been shown is private.
+    """
+
+    independent_choice: ClassVar[bool] = False  # whether the noises of the intervals are independent of the choice of shown keys
     undeclared: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
 
     keys: Annotated[
@@ -42,6 +50,15 @@ class OpenKeysQuery(NoisyQuery):
         yield from NoisyQuery.problems(self)
         if self.shows_keys and not self.delta:
             yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
+        if self.shows_keys and self.intervals == "joint":
+            if not self.independent_choice:
+                yield (
+                    ("intervals",),
+                    f'"each" for a {self.measure} with keys = "threshold", whose noise chooses the keys',
+                    '"joint"',
+                )
+            elif not CONFIDENCES[0] <= self.confidence <= CONFIDENCES[1]:
+                yield ("confidence",), "{} to {} for joint intervals of undeclared keys".format(*CONFIDENCES), repr(self.confidence)
 
     def shown(self, counts: NumbersByKey, release: QueryRelease) -> NumbersByKey:
         """Return the noisy counts of the keys that are shown: all keys, or those whose noisy count exceeds the mechanism's threshold."""

@@ -95,30 +95,36 @@ class LinearQuery(NoisyQuery):
         if len(keys) != width:
             raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {width:,}')
         counts = [totals[key].rows if key in totals else 0 for key in keys]
+        confidence = self._confidence_of_sum(release, setting)
         if release == self._noise_on_counts(setting):
             values = self._sums_of(noisy(counts, law))
-            half_widths = [self._half_width(release, row) for row in self.matrix]
+            half_widths = [self._half_width(release, row, confidence) for row in self.matrix]
         else:
             values = noisy(self._sums_of(counts), law)
-            half_widths = [self._half_width(release, (1,))] * len(values)
+            half_widths = [self._half_width(release, (1,), confidence)] * len(values)
         rows = []
         for number, (value, half) in enumerate(zip(values, half_widths, strict=True), start=1):
-            rows.append(postprocessed_row(self, (number,), value, ConfidenceInterval(value - half, value + half, self.confidence)))
+            rows.append(postprocessed_row(self, (number,), value, ConfidenceInterval(value - half, value + half, confidence)))
         return answer_of(self, tuple(rows), by=("row",))
 
     def _sums_of(self, counts: Sequence[int]) -> list[int]:
         """Return the weighted sum of the counts for each row of the matrix."""
         return [sum(weight * count for weight, count in zip(row, counts, strict=True)) for row in self.matrix]
 
-    def _half_width(self, release: QueryRelease, weights: Sequence[int]) -> int:
+    def _half_width(self, release: QueryRelease, weights: Sequence[int], confidence: float) -> int:
         """Return the half width of the interval of a sum to which each weight adds one noise of the mechanism."""
-        return sum_half_width(law_of(release), weights, self.confidence)
+        return sum_half_width(law_of(release), weights, confidence)
+
+    def _confidence_of_sum(self, release: QueryRelease, setting: QuerySetting) -> float:
+        """Return the confidence of the interval of one sum. Sums of noisy counts share noises, so they are not independent."""
+        return self.interval_confidence(len(self.matrix), independent=release != self._noise_on_counts(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
         rows = self.matrix if release == self._noise_on_counts(setting) else ((1,),)
-        half_width = max(self._half_width(release, row) for row in rows)
-        return f"each sum within {half_width:,} of the exact bounded sum, with probability {self.confidence:.6g}"
+        confidence = self._confidence_of_sum(release, setting)
+        half_width = max(self._half_width(release, row, confidence) for row in rows)
+        return f"each sum within {half_width:,} of the exact bounded sum, {self.probability_words(len(self.matrix))}"
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
         """Return the mechanism that adds noise to the count of each key."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.release.aggregate import Aggregation, GroupKey, Steps
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, quoted
 from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.given_table import given_table, text_of
 from dpcli.release.engines.source_engine import open_source
@@ -117,9 +117,28 @@ def test_every_table_in_memory_gives_what_plain_python_gives(kind: str, question
     for count, questions in ((0, 1), (1, 1), (60, questions_of_many)):
         rows = table(draw, count)
         with opened(make(rows), Table(TYPES, rows).columns, WHO) as engine:
-            for _ in range(questions):
-                asked = aggregation(draw)
+            drawn = [aggregation(draw) for _ in range(questions)]
+            engine.limit_columns([asked.aggregation for asked in drawn])
+            for asked in drawn:
                 assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, kind, asked)
+
+
+@pytest.mark.needs("pyarrow")
+def test_no_column_is_copied_that_no_query_reads() -> None:
+    rows = table(random.Random(0), 30)
+    units, sums, none = (
+        Aggregation(WHO, None, (), (), 1, 9),
+        Aggregation(WHO, quoted(VIP), (), (Steps(quoted(AGE), 0, 115, 1.0),), 1, 9),
+        Aggregation(None, None, (), (), 1, 1),
+    )
+    names = list(TYPES)
+    for questions, columns in (((units,), {WHO}), ((units, sums), {WHO, AGE, VIP}), ((none,), {names[0]})):
+        with opened(of_arrow(rows), Table(TYPES, rows).columns, WHO) as engine:
+            engine.limit_columns(questions)
+            found = [engine.totals(each, SECRET) for each in questions]
+            copied = engine._rows("SELECT column_name FROM duckdb_columns() WHERE table_name = 'given'")
+        assert {names[int(name[1:])] for (name,) in copied} == columns, questions
+        assert found[-1][()].rows > 0
 
 
 @pytest.mark.nightly
@@ -130,8 +149,9 @@ def test_a_frame_of_spark_gives_what_plain_python_gives(spark_session: Any) -> N
     for count, questions in ((0, 1), (40, 3)):
         rows = table(draw, count)
         with opened(of_spark(rows), Table(TYPES, rows).columns, WHO) as engine:
-            for _ in range(questions):
-                asked = aggregation(draw)
+            drawn = [aggregation(draw) for _ in range(questions)]
+            engine.limit_columns([asked.aggregation for asked in drawn])
+            for asked in drawn:
                 assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, asked)
 
 
