@@ -285,13 +285,16 @@ def _readable(text: str) -> str:
 
 
 def _referring(text: str, page: str) -> str:
-    """Return a page in which the names of pages of the manual, such as dpcli-gate(7), are links."""
+    """Return a page in which names of pages of the manual, such as dpcli-gate(7), are links, and flags have a class of their own."""
 
     def reference(found: re.Match[str]) -> str:
         place = _place(found[1], found[2])
         return f"[{found[0]}]({_relative(place, page)})" if place and place != page else found[0]
 
-    return _outside_code(text, lambda prose: re.sub(r"(?<![\[\w`-])(dpcli[\w-]*)\(([157])\)(?![\]`])", reference, prose))
+    def marked(prose: str) -> str:
+        return re.sub(r"`--[\w-]+`", r"\g<0>{ .flag }", re.sub(r"(?<![\[\w`-])(dpcli[\w-]*)\(([157])\)(?![\]`])", reference, prose))
+
+    return _outside_code(text, marked)
 
 
 def _with_examples(text: str, page: str) -> str:
@@ -328,10 +331,13 @@ def _heading(text: str) -> str:
 def _topic(name: str) -> str:
     """Return a page of section 7, with the lists that it asks for."""
     text = _readable(topics.source(name))
-    text = topics.LIST.sub(lambda found: _terms(GENERATED[found[1]]()), text)
-    return _outside_code(
-        text, lambda prose: re.sub(r"^(#+) (.*)$", lambda line: f"{line[1]} {_heading(line[2])}", prose, flags=re.M)
-    )
+    return _with_headings(topics.LIST.sub(lambda found: _terms(GENERATED[found[1]]()), text))
+
+
+def _with_headings(text: str) -> str:
+    """Return the text of a page of the manual with a capital at the beginning of each heading."""
+    pattern = re.compile(r"^(#+) (.*)$", re.M)
+    return _outside_code(text, lambda prose: pattern.sub(lambda line: f"{line[1]} {_heading(line[2])}", prose))
 
 
 def section(page: str, title: str) -> str:
@@ -348,8 +354,9 @@ def _task(task: Task) -> str:
     anchor = re.sub(r"[^\w]+", "-", task.section.lower()).strip("-")
     source = f"[{_heading(topics.topic(task.page).title)}]({place}{f'#{anchor}' if anchor else ''})"
     part = "a section" if task.section else "the beginning"
+    body = _with_headings(_readable(section(task.page, task.section)))
     needs = f"\nIt needs `pip install 'dpcli[{task.extra}]'`.\n" if task.extra else ""
-    return f"# {task.title}\n\n{task.summary}\n{needs}{_readable(section(task.page, task.section))}\nThis is {part} of {source}.\n"
+    return f"# {task.title}\n\n{task.summary}\n{needs}{body}\nThis is {part} of {source}.\n"
 
 
 def _plain(text: str) -> str:
