@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,14 @@ COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5, "max_rows": 1}
 FILED = {"city": {"type": "text", "domain_file": "cities.txt"}}
 WIDE = {"wide": {"type": "integer", "expression": "age", "min": 0, "max": 400_000}}  # three keys have more than 10^6 candidates
 CONDITIONS = {"misspelt": "agee >= 18", "no SQL": "age >", "a function": "sqrt(age) > 4", "no condition": "age"}
+SIZED = {"size": {"type": "integer"}}
+
+
+def joining(path: str, **keys: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """A public table that adds a column of whole numbers to each city."""
+    return {}, SIZED, {"join": [{"path": path, "on": "city", "columns": ["size"], **keys}]}
+
+
 # What is wrong: a query, columns, and other keys of [source].
 WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = {
     **{name: ({"where": where}, {}, {}) for name, where in CONDITIONS.items()},
@@ -52,6 +62,28 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any
         {},
         {},
     ),
+    "a joined file that is not there": joining("none.csv"),
+    "a joined file with a key twice": joining("twice.csv"),
+    "a joined file with a key twice, whatever its digits are": joining("digits.csv", on="age"),
+    "a joined file that ends in a quote": joining("quote.csv"),
+    "a joined file with a short line": joining("short.csv"),
+    "a joined file without the key": joining("sizes.csv", on="state"),
+    "a joined file without the column": joining("keys.csv"),
+    "a joined file with the column twice": joining("columns.csv"),
+    "a joined file without anything": joining("nothing.csv"),
+    "a joined folder": joining("folder.csv"),
+    "a joined pipe": joining("pipe.csv"),
+    "joined files": joining("*s.csv"),
+    "a joined database": joining("sizes.duckdb"),
+    "a joined address": joining("https://example.org/sizes.csv"),
+    "a joined table without a database": ({}, SIZED, {"join": [{"table": "sizes", "on": "city", "columns": ["size"]}]}),
+    "a path and a table": joining("sizes.csv", table="sizes"),
+    "the data joined with themselves": joining("visits.csv"),
+    "a column that the data have": joining("names.csv", columns=["size", "name"]),
+    "a key of decimals": joining("sizes.csv", on="spent"),
+    "a key that the join adds": joining("sizes.csv", on="size"),
+    "a joined column that nothing declares": joining("sizes.csv", columns=["sise"]),
+    "a column that two tables add": ({}, SIZED, {"join": [{"path": "sizes.csv", "on": "city", "columns": ["size"]}] * 2}),
     "a domain of millions": (
         {"by": ["age", "wide", "state"], **LIMITS},
         {"wide": {"type": "integer", "expression": "age", "min": 0, "max": 100_000}},
@@ -60,10 +92,29 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any
 }
 
 
+FILES = {
+    "sizes.csv": "city,size\nA,1\nB,2\n,3\n,4\n",
+    "twice.csv": "city,size\nA,1\nB,2\nA,1\n",
+    "digits.csv": "age,size\n44,1\n044,1\n",
+    "quote.csv": 'city,size\nA,1\nB,"2\n',
+    "short.csv": "city,size\nA,1\nB\n",
+    "keys.csv": "city\nA\n",
+    "columns.csv": "city,size,size\nA,1,1\n",
+    "nothing.csv": "",
+    "names.csv": "city,size,name\nA,1,1\n",
+    "sizes.duckdb": "",
+}
+
+
 def file(folder: Path, query: Mapping[str, Any], columns: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     (folder / "visits.csv").write_text(f"{','.join(COLUMNS)}\nsecret-one,CA,A,Ann,44,1.50\n")
     (folder / "visits.xlsx").write_text("")
     (folder / "cities.txt").write_text("A\nB\nC\n")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    if not (folder / "folder.csv").exists():
+        (folder / "folder.csv").mkdir()
+        os.mkfifo(folder / "pipe.csv")
     tables = document({**COUNT, **query}, by_unit=False)
     tables["source"].update({"output": str(folder / "out"), "columns": {**tables["source"]["columns"], **columns}, **source})
     tables["privacy"]["delta"] = query.get("delta", 0)
@@ -91,6 +142,33 @@ def test_the_dry_run_counts_the_values_of_a_domain_file(tmp_path: Path) -> None:
     query, columns, source = WRONG["more values than a file has"]
     with pytest.raises(InputError, match=r'query "adults": top: expected at most the 3 values in cities.txt, found 5'):
         plan_document(plan_of(file(tmp_path, query, columns, source)))
+
+
+def test_joined_tables_are_refused_in_words(tmp_path: Path) -> None:
+    words = {
+        "a joined file with a key twice": "twice.csv: expected each \"city\" in one row, as it is the key of a join, found 'A' in 2 rows",
+        "a joined file with a key twice, whatever its digits are": "found 44 in 2 rows",
+        "a joined file that ends in a quote": "quote.csv: a cell has misplaced or unclosed quotes",
+        "a joined file with a short line": "short.csv: the joined table cannot be read to its end",
+        "a joined file that is not there": "source.join.path: ",
+        "a column that the data have": 'visits.csv: expected no column "name", as names.csv adds it, found one',
+        "the data joined with themselves": "source.join[1].path: expected a public table",
+    }
+    for name, expected in words.items():
+        (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
+        assert expected in refused(folder, *WRONG[name]), name
+
+
+def test_a_joined_file_is_named_with_its_digest_and_is_part_of_the_release(tmp_path: Path) -> None:
+    path = file(tmp_path, {"where": "size = 1"}, *joining("sizes.csv")[1:])
+    (plan := plan_of(path)).fingerprint()
+    assert release(plan).fresh and not release(plan_of(path)).fresh
+    digest = hashlib.sha256((tmp_path / "sizes.csv").read_bytes()).hexdigest()
+    words = f"sizes.csv (SHA-256 {digest}) adds size by city: the file declares that its rows are about nobody"
+    assert words in (tmp_path / "out" / "statement.md").read_text() and words in str(plan_document(plan).notes)
+    (tmp_path / "sizes.csv").write_text("city,size\nA,2\n")
+    with pytest.raises(InputError, match="expected the file with which this release began, found a change"):
+        release(plan_of(path))
 
 
 def test_a_mended_file_is_answered_in_the_same_folder(tmp_path: Path) -> None:
