@@ -24,7 +24,13 @@ PAGE = (ROOT / ".github" / "docs" / "release-comparison.md").read_text("utf-8")
 SYSTEMS = ["", "dpcli", "OpenDP", "Tumult Analytics", "PipelineDP", "SmartNoise SQL"]
 COSTS = {"epsilon", "rho", "weight", "error"}
 STATES, REASONS = ["CA", "NY", "TX", "WA"], {"check-up", "cold", "injury", "vaccination"}
-KEYS: dict[str, list[Any]] = {"state": STATES, "month": list(range(1, 13)), "dear": [False, True], "senior": [False, True], "region": ["west", "south", "east"]}
+KEYS: dict[str, list[Any]] = {
+    "state": STATES,
+    "month": list(range(1, 13)),
+    "dear": [False, True],
+    "senior": [False, True],
+    "region": ["west", "south", "east"],
+}
 LEDGER = ("--adjacency", "add-remove", "--epsilon", "10")
 OPENED = {
     "visits.db": ("--dataset", "visits", "--unit", "patient", "--delta", "1e-6", "--filter", "zcdp"),

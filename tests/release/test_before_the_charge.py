@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from dpcli.release.documents.release import plan_document
 from dpcli.release.release_plan import plan_of, require_expressions
 from dpcli.release.release_run import release
 from tests.cases import of_each
+from tests.command import dpcli as run
 from tests.inline import text_of
 from tests.ledger.filters.setting import DATASET, terms
 from tests.release.tables.files import COLUMNS, document
@@ -164,6 +166,9 @@ def test_a_joined_file_is_named_with_its_digest_and_is_part_of_the_release(tmp_p
     (plan := plan_of(path)).fingerprint()
     assert release(plan).fresh and not release(plan_of(path)).fresh
     digest = hashlib.sha256((tmp_path / "sizes.csv").read_bytes()).hexdigest()
+    for flags in (("--dry-run",), ()):
+        (joined,) = json.loads(run("release", *flags, path, "-f", "json").out)["joined"]
+        assert joined == {"path": "sizes.csv", "sha256": digest}
     words = f"sizes.csv (SHA-256 {digest}) adds size by city: the file declares that its rows are about nobody"
     assert words in (tmp_path / "out" / "statement.md").read_text() and words in str(plan_document(plan).notes)
     (tmp_path / "sizes.csv").write_text("city,size\nA,2\n")

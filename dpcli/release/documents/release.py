@@ -368,7 +368,8 @@ def _join_notes(plan: ReleasePlan) -> Iterator[str]:
 
 
 def _joined_data(plan: ReleasePlan) -> dict[str, Any]:
-    return {"joined": plan.joined} if plan.joined else {}
+    joined = [{"path": path, "sha256": digest} for path, digest in plan.joined.items()]
+    return {"joined": joined} if joined else {}
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class DuckDB(SqlEngine):
         if self.split is None:
             raise failure
         require_closed_quotes(self.files, self.split.delimiter, LONGEST_ROW)
-        self.actual = replace(self._csv(in_order=True), joined=self._found().joined)
+        self.actual = replace(self._csv(in_order=True), joined=self._tables().joined)
         return self.totals(aggregation, secret)
 
     def close(self) -> None:

@@ -198,7 +198,13 @@ def public_rows(table: SourceTable, actual: ActualTable, number: int, dialect: D
 
 
 def joined_rows(public: str, number: int, join: Join) -> str:
-    """Return a SELECT of a public table with one row for each key, whatever the table holds when it is read. public: its rows."""
+    """Return a SELECT of a public table with one row for each key, whatever the table holds when it is read. public: its rows.
+
+    Proof that the bounds on a unit hold unchanged: Let J be these rows. They are the same for two neighbouring source tables, as the table
+    is declared public. A left join drops no row, and no row has two partners, as each key is in one row of J. So the join maps each row r
+    of the source to exactly one row (r, J(r)), where J(r) depends on r and J alone, and the unit of (r, J(r)) is that of r. The joined
+    tables then differ as the source tables do: by as many rows of the same unit. Whatever follows for rows of a source follows for them.
+    """
     key, added = key_name(number), ", ".join(_added_names(number, join))
     numbered = (
         f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {key}) AS place FROM ({public}) AS public_rows"

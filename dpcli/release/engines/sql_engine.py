@@ -53,8 +53,8 @@ class SqlEngine:
 
     def require_joinable(self) -> None:
         """Read the joined tables, which are public. Raises InputError if one cannot be read to its end, or has a key in several rows."""
-        for number, (join, public) in enumerate(zip(self.table.joins, self._found().joined, strict=True)):
-            sql = repeated_key(public_rows(self.table, self._found(), number, self.dialect), number, join)
+        for number, (join, public) in enumerate(zip(self.table.joins, self._tables().joined, strict=True)):
+            sql = repeated_key(public_rows(self.table, self._tables(), number, self.dialect), number, join)
             try:
                 repeated = self._rows(sql)
             except InputError:
@@ -70,9 +70,9 @@ class SqlEngine:
 
     def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
         """Return the SQL statement of an aggregation."""
-        return statement(aggregation, self.table, self._found(), self.dialect, secret)
+        return statement(aggregation, self.table, self._tables(), self.dialect, secret)
 
-    def _found(self) -> ActualTable:
+    def _tables(self) -> ActualTable:
         """Return the table and those that are joined with it. The first call finds them."""
         if self.actual is None:
             actual = self._find()
