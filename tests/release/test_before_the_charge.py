@@ -29,14 +29,6 @@ COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5, "max_rows": 1}
 FILED = {"city": {"type": "text", "domain_file": "cities.txt"}}
 WIDE = {"wide": {"type": "integer", "expression": "age", "min": 0, "max": 400_000}}  # three keys have more than 10^6 candidates
 CONDITIONS = {"misspelt": "agee >= 18", "no SQL": "age >", "a function": "sqrt(age) > 4", "no condition": "age"}
-SIZED = {"size": {"type": "integer"}}
-
-
-def joining(path: str, **keys: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
-    """A public table that adds a column of whole numbers to each city."""
-    return {}, SIZED, {"join": [{"path": path, "on": "city", "columns": ["size"], **keys}]}
-
-
 # What is wrong: a query, columns, and other keys of [source].
 WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = {
     **{name: ({"where": where}, {}, {}) for name, where in CONDITIONS.items()},
@@ -64,28 +56,6 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any
         {},
         {},
     ),
-    "a joined file that is not there": joining("none.csv"),
-    "a joined file with a key twice": joining("twice.csv"),
-    "a joined file with a key twice, whatever its digits are": joining("digits.csv", on="age"),
-    "a joined file that ends in a quote": joining("quote.csv"),
-    "a joined file with a short line": joining("short.csv"),
-    "a joined file without the key": joining("sizes.csv", on="state"),
-    "a joined file without the column": joining("keys.csv"),
-    "a joined file with the column twice": joining("columns.csv"),
-    "a joined file without anything": joining("nothing.csv"),
-    "a joined folder": joining("folder.csv"),
-    "a joined pipe": joining("pipe.csv"),
-    "joined files": joining("*s.csv"),
-    "a joined database": joining("sizes.duckdb"),
-    "a joined address": joining("https://example.org/sizes.csv"),
-    "a joined table without a database": ({}, SIZED, {"join": [{"table": "sizes", "on": "city", "columns": ["size"]}]}),
-    "a path and a table": joining("sizes.csv", table="sizes"),
-    "the data joined with themselves": joining("visits.csv"),
-    "a column that the data have": joining("names.csv", columns=["size", "name"]),
-    "a key of decimals": joining("sizes.csv", on="spent"),
-    "a key that the join adds": joining("sizes.csv", on="size"),
-    "a joined column that nothing declares": joining("sizes.csv", columns=["sise"]),
-    "a column that two tables add": ({}, SIZED, {"join": [{"path": "sizes.csv", "on": "city", "columns": ["size"]}] * 2}),
     "a domain of millions": (
         {"by": ["age", "wide", "state"], **LIMITS},
         {"wide": {"type": "integer", "expression": "age", "min": 0, "max": 100_000}},
@@ -146,23 +116,63 @@ def test_the_dry_run_counts_the_values_of_a_domain_file(tmp_path: Path) -> None:
         plan_document(plan_of(file(tmp_path, query, columns, source)))
 
 
-def test_joined_tables_are_refused_in_words(tmp_path: Path) -> None:
-    words = {
-        "a joined file with a key twice": "twice.csv: expected each \"city\" in one row, as it is the key of a join, found 'A' in 2 rows",
-        "a joined file with a key twice, whatever its digits are": "found 44 in 2 rows",
-        "a joined file that ends in a quote": "quote.csv: a cell has misplaced or unclosed quotes",
-        "a joined file with a short line": "short.csv: the joined table cannot be read to its end",
-        "a joined file that is not there": "source.join.path: ",
-        "a column that the data have": 'visits.csv: expected no column "name", as names.csv adds it, found one',
-        "the data joined with themselves": "source.join[1].path: expected a public table",
-    }
-    for name, expected in words.items():
-        (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
-        assert expected in refused(folder, *WRONG[name]), name
+SIZED = {"size": {"type": "integer"}}
 
 
+def joining(**keys: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """A public table that adds a column of whole numbers to each city."""
+    return {}, SIZED, {"join": [{"path": "sizes.csv", "on": "city", "columns": ["size"], **keys}]}
+
+
+JOINS: dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str]] = {
+    "no file": (joining(path="none.csv"), "none.csv: cannot be read: No such file"),
+    "a key twice": (
+        joining(path="twice.csv"),
+        "twice.csv: expected each \"city\" in one row, as it is the key of a join, found 'A' in 2 rows",
+    ),
+    "a key twice, whatever its digits are": (joining(path="digits.csv", on="age"), "found 44 in 2 rows"),
+    "an open quote": (joining(path="quote.csv"), "quote.csv: a cell has misplaced or unclosed quotes"),
+    "a short line": (joining(path="short.csv"), "short.csv: the joined table cannot be read to its end"),
+    "no key": (joining(on="state"), 'sizes.csv: expected one column "state" in the first line, found none'),
+    "no column": (joining(path="keys.csv"), 'keys.csv: expected one column "size" in the first line, found none'),
+    "a column twice": (joining(path="columns.csv"), 'columns.csv: expected one column "size" in the first line, found 2'),
+    "nothing": (joining(path="nothing.csv"), 'nothing.csv: expected one column "city" in the first line, found none'),
+    "a folder": (joining(path="folder.csv"), "source.join.path: "),
+    "a pipe": (joining(path="pipe.csv"), "expected a regular file, found a pipe"),
+    "several files": (joining(path="s*.csv"), "s*.csv: expected one .csv or .parquet file, found 2 (csv)"),
+    "a database": (joining(path="sizes.duckdb"), "sizes.duckdb: expected one .csv or .parquet file, found 1 (duckdb)"),
+    "an address": (joining(path="https://example.org/sizes.csv"), "expected files on this machine, found an address"),
+    "a table without a database": (
+        ({}, SIZED, {"join": [{"table": "sizes", "on": "city", "columns": ["size"]}]}),
+        'source.join.table: expected path where the source is no database, found "sizes"',
+    ),
+    "a path and a table": (joining(table="sizes"), "source.join[1].path: expected path or table, found both"),
+    "the data themselves": (joining(path="visits.csv"), "source.join[1].path: expected a public table"),
+    "a column of the data": (
+        joining(path="names.csv", columns=["size", "name"]),
+        'visits.csv: expected no column "name", as names.csv adds it, found one',
+    ),
+    "a key of decimals": (joining(on="spent"), 'text or integer, found "spent", which is decimal'),
+    "a key that the join adds": (joining(on="size"), 'found "size", which is one of the source'),
+    "the unit": (
+        ({**LIMITS}, SIZED, {**joining(columns=["visitor"])[2], "unit": "visitor"}),
+        'found "visitor", which is one of the source',
+    ),
+    "an undeclared column": (joining(columns=["sise"]), 'a column of [source.columns] without expression, found "sise"'),
+    "a column that two tables add": (({}, SIZED, {"join": joining()[2]["join"] * 2}), 'found "size" again'),
+}
+
+
+@pytest.mark.long
+@of_each("wrong", JOINS)
+def test_a_join_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> None:
+    asked, words = JOINS[wrong]
+    assert words in refused(tmp_path, *asked)
+
+
+@pytest.mark.long
 def test_a_joined_file_is_named_with_its_digest_and_is_part_of_the_release(tmp_path: Path) -> None:
-    path = file(tmp_path, {"where": "size = 1"}, *joining("sizes.csv")[1:])
+    path = file(tmp_path, {"where": "size = 1"}, *joining()[1:])
     (plan := plan_of(path)).fingerprint()
     assert release(plan).fresh and not release(plan_of(path)).fresh
     digest = hashlib.sha256((tmp_path / "sizes.csv").read_bytes()).hexdigest()

@@ -80,6 +80,7 @@ def test_a_table_is_answered_once_and_remembered(tmp_path: Path, books: Ledger) 
     assert json.loads((tmp_path / "out" / "answers.json").read_text())["run"] == "monday"
 
 
+@pytest.mark.long
 def test_a_table_is_joined_with_a_public_file(tmp_path: Path, books: Ledger) -> None:
     """The file is that of the pipeline's folder; a key twice is refused before the charge, and a table of a database always."""
     (tmp_path / "cities.csv").write_text("city,size\nA,4\nB,5\n")
