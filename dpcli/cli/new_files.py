@@ -76,9 +76,11 @@ def write_new_pipeline(path: str | None, text: str, earlier: str | None = None) 
     """Print a pipeline file, or write it to a new file and print the next command to run.
 
     earlier: the text of which `text` is an edited copy. Comments on edited lines are named, since they may speak of the earlier values.
+        They are not if a value of several lines was replaced, so that lines have moved.
     """
-    pairs = enumerate(zip(earlier.split("\n"), text.split("\n"), strict=True), start=1) if earlier else ()
-    lines = [str(number) for number, (before, after) in pairs if before != after and "#" in after]
+    before, after = (earlier or "").split("\n"), text.split("\n")
+    pairs = enumerate(zip(before, after, strict=True), start=1) if len(before) == len(after) else ()
+    lines = [str(number) for number, (old, new) in pairs if old != new and "#" in new]
     then = f"; comments were kept, check those of changed lines: {first_names(lines)}" if lines else ""
     if path is not None:
         then += f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"

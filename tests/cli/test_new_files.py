@@ -211,3 +211,7 @@ def test_comments_that_may_speak_of_earlier_values_are_named(tmp_path: Path) -> 
         place.unlink(missing_ok=True)
         done = dpcli("calibrate-sigma", str(source), "--target-epsilon", "2", "--write", str(place))
         assert done.code == 0 and (note in done.err) == bool(comment), done.err
+    source.write_text(text.replace("noise_multiplier = 1.1\n", 'noise_multiplier = """\ncalibrate"""  # of several lines\n'))
+    place.unlink()
+    done = dpcli("calibrate-sigma", str(source), "--target-epsilon", "2", "--write", str(place))
+    assert done.code == 0 and "comments were kept" not in done.err, done.err
