@@ -112,15 +112,13 @@ class Column:
 class Join:
     """A public table that adds columns to the source. A row gets the values of the public row with its key, or missing values.
 
-    It adds, drops and multiplies no row, so all bounds on a unit are as without it.
+    A join adds, drops and multiplies no row, so all bounds on a unit are as without it.
     """
 
     path: Annotated[str | None, Key("public file: .csv or .parquet")] = None
     table: Annotated[str | None, Key("public table in the database of the source, in place of path")] = None
-    on: Annotated[
-        str, Key("column of the source, text or integer, that has the name and the values of the public table's key column")
-    ]
-    columns: Annotated[tuple[str, ...], Key("columns of [source.columns] that the public table has, and the source has not")]
+    on: Annotated[str, Key("key: a text or integer column of the source, and the column of the same name in the public table")]
+    columns: Annotated[tuple[str, ...], Key("columns that the public table adds; [source.columns] declares their types and values")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

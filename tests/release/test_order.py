@@ -40,6 +40,8 @@ class Table:
 
     def check(self, aggregation: Aggregation) -> None: ...
 
+    def require_joinable(self) -> None: ...
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         Table.asked += 1
         return {(): Total(1000, 1000, tuple(0 for _ in aggregation.values))}
