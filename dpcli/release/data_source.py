@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -109,6 +109,19 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A public table that adds columns to the source. A row gets the values of the public row with its key, or missing values.
+
+    A join adds, drops and multiplies no row, so all bounds on a unit are as without it.
+    """
+
+    path: Annotated[str | None, Key("public file: .csv or .parquet")] = None
+    table: Annotated[str | None, Key("public table in the database of the source, in place of path")] = None
+    on: Annotated[str, Key("key: a text or integer column of the source, and the column of the same name in the public table")]
+    columns: Annotated[tuple[str, ...], Key("columns that the public table adds; [source.columns] declares their types and values")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """The table of data that queries ask about. A query may use only the columns that [source.columns] declares."""
 
@@ -157,6 +170,16 @@ class Source:
             "tests/release/privacy/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
         ),
         Premise(
+            "A joined table is public: its rows would be the same if any unit had other rows.",
+            "the author of the file, who lists the table in source.join",
+            "tests/release/privacy/test_joins.py::test_a_joined_table_that_is_private_is_seen",
+        ),
+        Premise(
+            "A join gives each row at most one partner, so that it multiplies no row of a unit.",
+            "release",
+            "tests/release/privacy/test_joins.py::test_a_key_in_several_rows_multiplies_nothing",
+        ),
+        Premise(
             "All groups of a unit are equally likely to be kept.",
             "release",
             "tests/release/privacy/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
@@ -177,9 +200,16 @@ class Source:
                 "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
                 "city": {"type": "text", "domain_file": "cities.txt"},
                 "heavy": {"type": "boolean", "expression": "spent > 100"},
+                "region": {"type": "text", "domain": ["west", "east"]},
             },
+            "join": [{"path": "regions.csv", "on": "state", "columns": ["region"]}],
         },
-        {"url": "postgresql:///shop", "table": "visits", "columns": {"age": {"type": "integer"}}},
+        {
+            "url": "postgresql:///shop",
+            "table": "visits",
+            "columns": {"zip": {"type": "text"}, "rural": {"type": "boolean"}},
+            "join": [{"table": "zips", "on": "zip", "columns": ["rural"]}],
+        },
     )
 
     columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with its type and values")]
@@ -203,6 +233,10 @@ class Source:
     unit: Annotated[
         str | None, Key("column that names the unit to which a row belongs; by default each row is a unit of its own", claim=True)
     ] = None
+    join: Annotated[
+        tuple[Join, ...],
+        Key("public tables, one [[source.join]] each, that add columns to the rows; their rows are about nobody", claim=True),
+    ] = ()
     output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
@@ -224,6 +258,33 @@ class Source:
         for name, column in self.columns.items():
             for key, expected, wrong in column.problems():
                 yield ("columns", name, *key), expected, wrong
+        for number, join in enumerate(self.join):
+            for key, expected, wrong in self._join_problems(join, [name for other in self.join[:number] for name in other.columns]):
+                yield ("join", number, *key), expected, wrong
+
+    def _join_problems(self, join: Join, joined: Sequence[str]) -> Iterator[Problem]:
+        """Yield the problems of a join. joined: columns of the joins before it."""
+        if (join.path is None) == (join.table is None):
+            yield ("path",), "path or table", "neither" if join.path is None else "both"
+        elif (join.path is not None and join.path == self.path) or (join.table is not None and join.table == self.table):
+            yield ("path" if join.table is None else "table",), "a public table", "the table of the source, which is private"
+        key = self.columns.get(join.on)
+        if key is None or key.type not in (TEXT, "integer"):
+            yield (
+                ("on",),
+                "a column of [source.columns] of type text or integer",
+                f'"{join.on}"' + (f", which is {key.type}" if key else ""),
+            )
+        if not join.columns:
+            yield ("columns",), "at least one column", "none"
+        for position, name in enumerate(join.columns):
+            column = self.columns.get(name)
+            if column is None or column.expression is not None:
+                yield ("columns", position), "a column of [source.columns] without expression", f'"{name}"'
+            elif name in (join.on, self.unit):
+                yield ("columns", position), "a column that the public table adds", f'"{name}", which is one of the source'
+            elif name in (*joined, *join.columns[:position]):
+                yield ("columns", position), "different columns in all joins", f'"{name}" again'
 
 
 @dataclass(frozen=True, slots=True)
