@@ -180,6 +180,12 @@ class Source:
             "tests/release/privacy/test_joins.py::test_a_key_in_several_rows_multiplies_nothing",
         ),
         Premise(
+            "Under zero-out, a blanked row counts in no query: where rows are units, those whose declared columns are all empty are "
+            "left out.",
+            "release",
+            "tests/release/privacy/test_neighbours.py::test_a_blank_row_that_counts_is_seen",
+        ),
+        Premise(
             "All groups of a unit are equally likely to be kept.",
             "release",
             "tests/release/privacy/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
@@ -285,6 +291,12 @@ class Source:
                 yield ("columns", position), "a column that the public table adds", f'"{name}", which is one of the source'
             elif name in (*joined, *join.columns[:position]):
                 yield ("columns", position), "different columns in all joins", f'"{name}" again'
+
+
+def stored_columns(columns: Mapping[str, Column], joins: Sequence[Join]) -> tuple[str, ...]:
+    """Return the names of the columns that the table must have. All other columns are computed or joined."""
+    joined = {name for join in joins for name in join.columns}
+    return tuple(name for name, column in columns.items() if column.expression is None and name not in joined)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def columns(draw: random.Random) -> dict[str, dict[str, Any]]:
         "money": numbers(
             draw.choice([-1.5, 0, 0.25, 1]), draw.choice([0.5, 1, 1.3]), type="decimal", step=draw.choice([0.1, 0.25, 0.3])
         ),
-        "half": numbers(-1, 2.5, type="decimal", step=0.5, expression="age / 2"),
+        "half": numbers(-1, 2.5, type="decimal", step=0.5, expression=draw.choice(["age / 2", "coalesce(age, 3) / 2"])),
         "big": {"type": "boolean", "expression": "age > 1"},
         "wide": {"type": "integer", "expression": "age"},
     }
@@ -194,12 +194,19 @@ def table(draw: random.Random, by_unit: bool) -> list[Row]:
     return [row(draw, draw.choice(["u0", "u1", "u2", None, ""]) if by_unit else None) for _ in range(draw.choice([1, 2, 4, 7]))]
 
 
-def neighbour(draw: random.Random, rows: list[Row], by_unit: bool, replaced: bool) -> list[Row]:
-    """Without one of its units, or with other rows of it, under its name or another one."""
+BLANK: Row = (None,) * len(TYPES)
+
+
+def neighbour(draw: random.Random, rows: list[Row], by_unit: bool, adjacency: Adjacency) -> list[Row]:
+    """Without one of its units, or with blank rows in its place, or with other rows of it, under its name or another one."""
+    replaced = adjacency is Adjacency.REPLACE_ONE
     if not by_unit:
         place = draw.randrange(len(rows))
-        return [*rows[:place], *rows[place + 1 :], *([row(draw, None)] if replaced else [])]
+        new = {Adjacency.REPLACE_ONE: [row(draw, None)], Adjacency.ZERO_OUT: [BLANK]}.get(adjacency, [])
+        return [*rows[:place], *rows[place + 1 :], *new]
     unit = draw.choice(sorted({each[0] for each in rows if each[0]}) or ["u0"])
     others = [each for each in rows if each[0] != unit]
     name = draw.choice([unit, "another"])
+    if adjacency is Adjacency.ZERO_OUT:
+        return [*others, *(BLANK for each in rows if each[0] == unit)]
     return [*others, *(row(draw, name) for _ in range(draw.choice([0, 1, 2, 4]) if replaced else 0))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.release.data_source import Column, Join
+from dpcli.release.data_source import Column, Join, stored_columns
 from dpcli.release.engines.conversions import Family, convert_column
 from dpcli.release.engines.dialects import Dialect, ScalarType
 from dpcli.release.expressions.scalars import Layers, Term, literal
@@ -48,8 +48,7 @@ class SourceTable:
     @property
     def stored(self) -> frozenset[str]:
         """Names of the columns that the table must have. All other columns are computed or joined."""
-        joined = {name for join in self.joins for name in join.columns}
-        return frozenset(name for name, column in self.columns.items() if column.expression is None and name not in joined)
+        return frozenset(stored_columns(self.columns, self.joins))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.data_source import Column, Join, Source
 from dpcli.release.engines import source_table
@@ -67,7 +66,7 @@ def breaches(
         at = replace(engine, table=replace(engine.table, columns=source.columns, joins=(Join(path="-", on=KEY, columns=ADDED),)))
         for _ in range(2):
             rows = table(draw, by_unit)
-            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency is Adjacency.REPLACE_ONE))
+            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency))
             public, other = public_table(draw, repeated), public_table(draw)
             seen = []
             for each, joined in zip(pair, (public, other if private else public), strict=True):

@@ -13,15 +13,18 @@ from typing import Any
 import pytest
 
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release import group_keys
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.measures import most_common, quantiles
 from dpcli.release.plugin import MEASURES
+from dpcli.release.query_entries import PricedQuery
 from dpcli.release.vectors import Contribution, sensitivity
 from tests.release.privacy import brute
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
+from tests.release.tables.files import priced
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
@@ -41,7 +44,7 @@ def breaches(
         at = replace(engine, table=replace(engine.table, columns=source.columns))
         for _ in range(tables):
             rows = table(draw, by_unit)
-            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency is Adjacency.REPLACE_ONE))
+            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency))
             seen = []
             for each in pair:
                 put(at, TYPES, [map(literal, row, TYPES) for row in each])
@@ -120,3 +123,33 @@ def test_a_limit_that_is_forgotten_is_seen(
     sound = statements._bounded
     monkeypatch.setattr(statements, "_bounded", lambda asked, *others: sound(replace(asked, **limit), *others))
     assert next(breaches(engine, range(600), tmp_path, measures), None) is not None
+
+
+def test_a_blank_row_that_counts_is_seen(engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty cells have a value where a column states one, or an expression does."""
+    age = {"type": "integer", "min": -3, "max": 4}
+    for columns, where in [
+        ({"age": {**age, "missing": -3}}, {}),
+        ({"age": age, "known": {**age, "expression": "coalesce(age, -3)"}}, {"where": "known < 5 or age > 5"}),
+    ]:
+        document = {
+            "format": 1,
+            "privacy": {"adjacency": "zero-out", "delta": 1e-6, "unit": "example"},
+            "budget": {"epsilon": 50.0},
+            "source": {"path": "rows.csv", "columns": columns},
+            "query": [{"name": "q", "measure": "sum", "column": list(columns)[-1], "epsilon": 0.5, **where}],
+        }
+        (one,) = priced(document, str(tmp_path))
+        at = replace(engine, table=replace(engine.table, columns=one.setting.source.columns))
+
+        def moved(one: PricedQuery = one, at: DuckDB = at) -> list[str]:
+            seen = []
+            for cells in (["4"], ["NULL"]):
+                put(at, {"age": TYPES["age"]}, [[f"CAST({cell} AS BIGINT)"] for cell in ["1", *cells]])
+                seen.append(seen_of(one, at.totals(one.query.aggregation(one.setting), SECRET)))
+            return too_far(one, *seen)
+
+        assert moved() == []
+        with monkeypatch.context() as without:
+            without.setattr(group_keys, "counted", lambda query, setting: query.where)
+            assert moved() != []
