@@ -63,7 +63,10 @@ def breaches(
         if question is None:
             continue
         one, source, by_unit = question
-        at = replace(engine, table=replace(engine.table, columns=source.columns, joins=(Join(path="-", on=KEY, columns=ADDED),)))
+        at = replace(
+            engine,
+            table=replace(engine.table, columns=source.columns, unit=source.unit, joins=(Join(path="-", on=KEY, columns=ADDED),)),
+        )
         for _ in range(2):
             rows = table(draw, by_unit)
             pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency))
