@@ -232,6 +232,7 @@ class Source:
                 "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
                 "city": {"type": "text", "domain_file": "cities.txt"},
                 "heavy": {"type": "boolean", "expression": "spent > 100"},
+                "visits": {"type": "integer", "rows_of_unit": True, "min": 1, "max": 50},
                 "region": {"type": "text", "domain": ["west", "east"]},
             },
             "join": [{"path": "regions.csv", "on": "state", "columns": ["region"]}],
