@@ -46,6 +46,8 @@ class Table:
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None: ...
 
+    def require_joinable(self) -> None: ...
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         Table.asked += 1
         return {(): Total(1000, 1000, tuple(0 for _ in aggregation.values))}
