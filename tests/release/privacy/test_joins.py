@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -95,7 +94,7 @@ def test_a_key_in_several_rows_multiplies_nothing(engine: DuckDB, tmp_path: Path
 def test_of_several_rows_with_a_key_the_same_one_is_joined(engine: DuckDB) -> None:
     """Whatever order they are read in, so that the row that is joined depends on the public table alone."""
     at = replace(engine, table=replace(engine.table, columns=DECLARED, joins=(Join(path="-", on="number", columns=("size",)),)))
-    for sizes in itertools.permutations(["3", "2", "NULL"]):
+    for sizes in (["3", "2", "NULL"], ["NULL", "2", "3"]):
         put(at, {"number": TYPES["age"], "size": TYPES["age"]}, [["1", f"CAST({size} AS BIGINT)"] for size in sizes])
         assert at.actual is not None
         joined = (at.actual,)
