@@ -317,7 +317,8 @@ class Source:
             if column is None or column.computed:
                 yield ("columns", position), "a column of [source.columns] that is not computed", f'"{name}"'
             elif name in (join.on, self.unit):
-                yield ("columns", position), "a column that the public table adds", f'"{name}", which is one of the source'
+                which = "the unit" if name == self.unit else "the key of the join"
+                yield ("columns", position), "a column that the public table adds", f'"{name}", which is {which}'
             elif name in (*joined, *join.columns[:position]):
                 yield ("columns", position), "different columns in all joins", f'"{name}" again'
 

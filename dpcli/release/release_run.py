@@ -98,7 +98,9 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         session = open_session(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
-        of_release = "the file" if plan.window is None else "the file and the window"
+        of_release = " and ".join(
+            ("the file", *["the joined tables"] * bool(plan.joined), *["the window"] * (plan.window is not None))
+        )
         raise InputError(
             f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
             f"noise: without the change, the stored answers are given; {NEW_RELEASE}"

@@ -218,7 +218,7 @@ def joined_rows(public: str, number: int, join: Join) -> str:
     """
     key, added = key_name(number), ", ".join(_added_names(number, join))
     numbered = (
-        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {key}) AS place FROM ({public}) AS public_rows"
+        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {added}) AS place FROM ({public}) AS public_rows"
     )
     return f"SELECT {key}, {added} FROM ({numbered}) AS numbered_rows WHERE place = 1"
 
