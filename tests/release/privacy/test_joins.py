@@ -205,6 +205,19 @@ def test_a_join_may_need_another_one_but_not_itself(tmp_path: Path) -> None:
         require_source(circle, str(tmp_path / "x.toml"), [asked])
 
 
+def test_the_number_of_rows_of_a_unit_may_be_a_key(tmp_path: Path) -> None:
+    """The public table has a column of its name, and no units."""
+    (tmp_path / "rows.csv").write_text("who\na\na\nb\n")
+    (tmp_path / "sizes.csv").write_text("visits,size\n1,10\n2,20\n")
+    columns = {"who": Column(type="text"), "visits": Column(type="integer", rows_of_unit=True), "size": Column(type="integer")}
+    join = Join(path="sizes.csv", on="visits", columns=("size",))
+    source = Source(columns=columns, path="rows.csv", unit="who", join=(join,))
+    asked = Aggregation("who", None, (GroupKey("size"),), (), 1, 5)
+    require_source(source, str(tmp_path / "x.toml"), [asked])
+    with open_source(source, str(tmp_path / "x.toml")) as engine:
+        assert {key: total.rows for key, total in engine.totals(asked, SECRET).items()} == {(10,): 1, (20,): 2}
+
+
 def test_a_table_of_a_duckdb_file_is_joined(tmp_path: Path) -> None:
     """In any place that it has there; its NaN and fractions are no keys of whole numbers."""
     import duckdb
