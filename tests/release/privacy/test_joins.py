@@ -20,7 +20,7 @@ from dpcli.release.engines.source_engine import open_source, require_source
 from dpcli.release.plugin import MEASURES
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
-from tests.release.tables.places import PLACES, POSTGRES, Table, as_csv, as_parquet, cluster_of, quoted, source_of, written
+from tests.release.tables.places import MARKS, PLACES, POSTGRES, Table, as_csv, as_parquet, cluster_of, quoted, source_of, written
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
@@ -116,10 +116,6 @@ WHOLE = [0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63)]
 ADDS = 'region"; DROP TABLE rows; --'
 STORED = {"who": "text", "key": "text", "number": "integer"}
 REGION, SIZE = Table({"key": "text", ADDS: "text"}, []), Table({"number": "integer", "size": "integer"}, [])
-MARKS = {
-    **dict.fromkeys(("parquet", "duckdb", "postgres"), pytest.mark.long),
-    **dict.fromkeys(("spark-csv", "spark-parquet"), pytest.mark.nightly),
-}
 DECLARED = {
     **{name: Column(type=kind) for name, kind in {**STORED, ADDS: "text", "size": "integer"}.items()},  # type: ignore[arg-type]
     "low": Column(type="text", expression="lower(trim(key))"),
