@@ -17,7 +17,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, rows_of_blocks
 from dpcli.release.data_source import Source, declared_keys_of, folder_of
 from dpcli.release.engines.source_files import public_digest
-from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
+from dpcli.release.query_answer import ANSWERS, CROISSANT, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries
 from dpcli.sessions.charged import RUN
 from dpcli.sessions.folder import LOCK, missing_folders
@@ -217,5 +217,5 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
     """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
-    files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
+    files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, CROISSANT, RUN, LOCK))
     return (*files, *missing_folders(plan.folder))

@@ -211,12 +211,12 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan), *joins)
     scope = "".join(f"{escape(sentence)}.\n\n" for sentence in sentences if sentence)
     queries_text = f"# Release: {title}\n\n{cost}, for all of these queries together:\n\n{lines}\n{scope}"
-    disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=_disclosed(plan, answers))
+    disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=disclosed(plan, answers))
     facts = replace(gather(disclosed_pipeline), rows=rows_read)
     return queries_text + render(disclosure_report.document(disclosure(facts)))
 
 
-def _disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
+def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
     """Return the [disclosure] table of the file, in which what dpcli knows about the release replaces missing keys."""
     from dpcli import __version__
 

@@ -64,7 +64,8 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
     columns = dict(source.columns)
     if window is not None:
         columns.setdefault(window.column, Column(type=window.type))
-    return SourceTable(columns, source.path, source.url, source.table, source.engine, folder_of(path), window, joins=source.join)
+    own = (source.path, source.url, source.table, source.engine)
+    return SourceTable(columns, *own, folder_of(path), window, joins=source.join, unit=source.unit)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.data_source import Column, Join, stored_columns
 from dpcli.release.engines.conversions import Family, convert_column
 from dpcli.release.engines.dialects import Dialect, ScalarType
-from dpcli.release.expressions.scalars import Layers, Term, literal
+from dpcli.release.expressions.scalars import Layers, Scalar, Term, literal
 from dpcli.release.expressions.sql_grammar import Expressions
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class SourceTable:
         window: Condition on the rows that may be read; None if all may be read.
         given: Table that a program gave in place of a path or an address; None if it gave none.
         joins: Public tables that add columns.
+        unit: Column that names the unit of a row; None if each row is a unit of its own.
     """
 
     columns: Mapping[str, Column]
@@ -44,6 +45,7 @@ class SourceTable:
     window: RowWindow | None = None
     given: GivenTable | SparkFrame | None = field(default=None, repr=False)
     joins: tuple[Join, ...] = ()
+    unit: str | None = None
 
     @property
     def stored(self) -> frozenset[str]:
@@ -106,7 +108,17 @@ class Values:
         for number, join in enumerate(self.table.joins):
             if name in join.columns:
                 return self._joined(number, join, name, layers)
+        if self.table.columns[name].rows_of_unit:
+            return layers.compute(name, Scalar("integer", self._rows_of_unit))
         return self._typed(name, self.table.columns[name].type, layers)
+
+    def _rows_of_unit(self, layers: Layers) -> Term:
+        """Return the number of rows of a row's unit, of those that may be read, in the block in which the unit is bounded."""
+        assert self.table.unit is not None
+        unit, block, conditions = self.term(self.table.unit, layers), self.block(layers), self.conditions(layers)
+        parts = unit.sql if block is None else f"{unit.sql}, {block}"
+        counted = f"CASE WHEN {' AND '.join(conditions)} THEN 1 END" if conditions else "*"
+        return Term(f"count({counted}) OVER (PARTITION BY {parts})", len(layers.names))
 
     def _joined(self, number: int, join: Join, name: str, layers: Layers) -> Term:
         """Return a column of a public table, which is joined to the layer in which the key is known.
@@ -206,7 +218,7 @@ def joined_rows(public: str, number: int, join: Join) -> str:
     """
     key, added = key_name(number), ", ".join(_added_names(number, join))
     numbered = (
-        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {key}) AS place FROM ({public}) AS public_rows"
+        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {added}) AS place FROM ({public}) AS public_rows"
     )
     return f"SELECT {key}, {added} FROM ({numbered}) AS numbered_rows WHERE place = 1"
 

@@ -63,7 +63,10 @@ def breaches(
         if question is None:
             continue
         one, source, by_unit = question
-        at = replace(engine, table=replace(engine.table, columns=source.columns, joins=(Join(path="-", on=KEY, columns=ADDED),)))
+        at = replace(
+            engine,
+            table=replace(engine.table, columns=source.columns, unit=source.unit, joins=(Join(path="-", on=KEY, columns=ADDED),)),
+        )
         for _ in range(2):
             rows = table(draw, by_unit)
             pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency))
@@ -89,6 +92,18 @@ def test_a_key_in_several_rows_multiplies_nothing(engine: DuckDB, tmp_path: Path
     assert list(breaches(engine, range(16), tmp_path, ("count", "sum"), repeated=True)) == []
     monkeypatch.setattr(source_table, "joined_rows", lambda public, number, join: public)
     assert next(breaches(engine, range(600), tmp_path, ("count", "sum"), repeated=True), None) is not None
+
+
+def test_of_several_rows_with_a_key_the_same_one_is_joined(engine: DuckDB) -> None:
+    """Whatever order they are read in, so that the row that is joined depends on the public table alone."""
+    at = replace(engine, table=replace(engine.table, columns=DECLARED, joins=(Join(path="-", on="number", columns=("size",)),)))
+    for sizes in (["3", "2", "NULL"], ["NULL", "2", "3"]):
+        put(at, {"number": TYPES["age"], "size": TYPES["age"]}, [["1", f"CAST({size} AS BIGINT)"] for size in sizes])
+        assert at.actual is not None
+        joined = (at.actual,)
+        put(at, {"number": TYPES["age"]}, [["1"]])
+        at.actual = replace(at.actual, joined=joined)
+        assert at.totals(Aggregation(None, None, (GroupKey("size"),), (), 1, 1), SECRET).keys() == {(2,)}, sizes
 
 
 @pytest.mark.long
