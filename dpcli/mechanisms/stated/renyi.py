@@ -47,6 +47,9 @@ class Zcdp(Mechanism):
     def zcdp(self) -> float:
         return total(((1, self.xi), (1, self.rho)))
 
+    def zcdp_constant(self) -> float:
+        return self.xi
+
     def rdp(self, orders: Array) -> Array:
         return self.xi + self.rho * orders
 
