@@ -319,6 +319,9 @@ class NegativeBinomial:
         with np.errstate(over="ignore"):
             return np.asarray(np.expm1(depth / (1.0 + self.eta)) / self._odds)
 
+    def next_ratio(self, k: Array) -> Array:
+        return (1.0 - self.gamma) * (1.0 + (self.eta - 1.0) / (k + 1.0))
+
     @property
     def _odds(self) -> float:
         """The odds of another trial, (1-gamma) / gamma."""
@@ -353,6 +356,9 @@ class PoissonTrials:
 
     def at_depth(self, depth: Array) -> Array:
         return depth / self.mean
+
+    def next_ratio(self, k: Array) -> Array:
+        return self.mean / (k + 1.0)
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return the bound of Papernot & Steinke 2022, Theorem 6, with K = 0 included.
@@ -390,6 +396,9 @@ class BinomialTrials:
 
     def at_depth(self, depth: Array) -> Array:
         return np.asarray(-np.expm1(depth / (1.0 - self.most)) / self._share)
+
+    def next_ratio(self, k: Array) -> Array:
+        return self._share / self._rest * ((self.most + 1.0) / (k + 1.0) - 1.0)
 
     @property
     def _share(self) -> float:
