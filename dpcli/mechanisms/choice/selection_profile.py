@@ -46,7 +46,6 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import allowance, shared
 
 if TYPE_CHECKING:
-    from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelect
     from dpcli.numerics.contour.tilted import Tilted
 
 POINTS = 2048  # points of the grid of losses
@@ -108,14 +107,16 @@ class SelectionLoss:
     The bounds are the two of the module's docstring, and those from the selection's Renyi curve and from its pure epsilon.
     run: losses of pairs that dominate one run, one for each direction.
     trials: the distribution of K.
-    selection: the mechanism with the Renyi curve, which runs `selection.inner`.
+    selection: the mechanism with the Renyi curve.
     pure: its pure epsilon, or inf.
+    inner: the mechanism of one run.
     """
 
     run: tuple[PrivacyLoss, ...]
     trials: TrialCounts
-    selection: RepeatAndSelect
+    selection: Mechanism
     pure: float
+    inner: Mechanism
 
     def cgf(self, z: Array) -> Array:
         """Return the CGF of the pair. Raises NotRepresentable if there is no pure epsilon."""
@@ -301,5 +302,5 @@ def _pair(loss: SelectionLoss) -> ChordPair:
     heights = loss.log_heights(x)
     with suppress(NotRepresentable):
         heights = np.minimum(heights, renyi_log_heights(RenyiPairLoss(((loss.selection, 1),)), x))
-        heights[::SPACED] = np.minimum(heights[::SPACED], log_all_runs(loss.selection.inner, loss.trials, x[::SPACED]))
+        heights[::SPACED] = np.minimum(heights[::SPACED], log_all_runs(loss.inner, loss.trials, x[::SPACED]))
     return symmetric_pair(float(x[1]), np.exp(heights))
