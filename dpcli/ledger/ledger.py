@@ -139,12 +139,14 @@ class Ledger:
         self._state.open_terms()
         return self._state
 
-    def _apply(self, row: StoredRow) -> None:
-        """Apply the next row. If it is a quota and the checkpoint has no totals per person, read all entries again."""
+    def _apply(self, row: StoredRow) -> LedgerEntry:
+        """Apply the next row and return its entry. If it is a quota and the checkpoint has no totals per person, read all entries again."""
+        entry = next_entry(row, self.dataset, self._state.head)
         try:
-            self._state.apply(next_entry(row, self.dataset, self._state.head))
+            self._state.apply(entry)
         except UnknownPeople:
             self._state = fold_entries(self.store, self.dataset, row.seq)
+        return entry
 
     def _require_people(self) -> None:
         """Read all entries again if the charges per person are unknown. A checkpoint before the first quota does not contain them."""
@@ -632,7 +634,7 @@ class Ledger:
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
         """Append the entries of requests, in order, all or none. If a request raises an error, nothing is written.
 
-        If others have appended meanwhile, the requests are applied to the new state again, for up to `RETRY` seconds.
+        If others have appended what the requests depend on meanwhile, they are applied to the new state again, for up to `RETRY` seconds.
 
         Args:
             requests: Each request with the key of its run, which the receipt contains; "" if the request is not about a run.
@@ -669,10 +671,10 @@ class Ledger:
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        written = [entry for entry in entries if entry is not None]
-        for entry in written:  # now durable
-            state.apply(entry)
-        if written and self._is_checkpoint_due(state, entries):
+        stored = map(self._apply_stored, tail.new)  # now durable
+        entries = [entry and next(stored) for entry in entries]
+        state = self._state
+        if any(entries) and self._is_checkpoint_due(state, entries):
             self._checkpoint_seq = state.head.seq
         receipts = []
         for result, (_, key) in zip(entries, requests, strict=True):
@@ -680,6 +682,13 @@ class Ledger:
                 key = result.key
             receipts.append(Receipt(result, state.runs.get(key), state))
         return tuple(receipts)
+
+    def _apply_stored(self, row: StoredRow) -> LedgerEntry:
+        """Apply a row that was appended, after the rows that others have appended before it, and return its entry."""
+        others = row.seq - self._state.head.seq - 1
+        for other in self.store.after(self.dataset, self._state.head.seq, others) if others > 0 else ():
+            self._apply(other)
+        return self._apply(row)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
         """Return whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""

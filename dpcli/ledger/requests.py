@@ -97,8 +97,8 @@ class Charge:
         expires: ISO time after which a reservation cannot be voided and counts in full.
         window: The blocks that the run reads, sorted; empty if the dataset has no blocks.
         certificate: SHA-256 of a certificate about the run (dpcli certify), in hexadecimal digits; "" for none. It changes no cost.
-        made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". Such a run is charged once,
-            even if several people import it.
+        made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". In a file such a run is
+            charged once, even if several people import it.
     """
 
     kind: str
@@ -171,24 +171,12 @@ class Charge:
                 f'key "{self.key}": expected a run of {self.who}, found a run that was charged to {run.content.get("who")}: '
                 "a new run needs a key of its own"
             )
-        if run.content.get("who") != self.who:
-            self._refuse_less(run)
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found the key of a voided reservation')
         if self.kind == "reserve" and run.status != "reserved":  # a second start would draw noise again
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found a run that is {run.status}: {OWN_KEY}'
             )
-
-    def _refuse_less(self, run: Run) -> None:
-        """Check that another person charged at least the cost of this request for the same run. Raises LedgerError if not."""
-        for name, value in amounts.read(self.cost.amounts).items():
-            paid = run.cost.get(name, amounts.ZERO)
-            if value > paid * amounts.SLACK:
-                raise LedgerError(
-                    f'key "{self.key}": expected a charge of at least {value:.10g} of {name} for this run, found {paid:.10g} in entry '
-                    f"{run.seq} of {run.content.get('who')}, which dpcli budget verify reports: charge the run under another key"
-                )
 
 
 @dataclass(frozen=True, slots=True)
