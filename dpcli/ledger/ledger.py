@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.file.keys.words import has_words
 from dpcli.file.pipeline.parts import marked_by_a_blank
+from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry, seal
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.filters.declared_set import declared_caps
@@ -487,6 +489,48 @@ class Ledger:
         """Check that the definitions of the store accept the new kinds of entries. Raises LedgerError if they are of an earlier version."""
         if self.store.outdated:
             raise LedgerError(f"{self.store.place}: {self.store.outdated}, which knows no {entry}: run dpcli budget upgrade first")
+
+    def correct(self, key: str, pipeline: Pipeline, why: str, delta: float | None = None) -> Receipt:
+        """Charge what is missing from the price of a run, which was charged by a wrong file or too low. It permits no further noise.
+
+        The entry is a charge of its own, under the key "correction of entry N", and names the run. A price is never lowered, because
+        nobody can check afterwards that the run was the cheaper one.
+
+        Args:
+            pipeline: What the run did.
+            delta: As in `cost`.
+
+        Raises:
+            Denied: More was spent than the cap or a quota allows. Nothing was written.
+            InputError: The reason is missing, or the run was charged as much already.
+            LedgerError: There is no such run, or it was not started.
+        """
+        self._require_current("correction")
+        run = self.state().run(key)
+        if not has_words(why):
+            raise InputError("--reason: state why the run was priced wrongly")
+        request = self._request("spend", pipeline, self.own_key(f"correction of entry {run.seq}"), delta, why, None, run.window)
+        missing = amounts.add(amounts.read(request.cost.amounts), self._paid_for(run), -1)
+        if max(missing.values()) <= 0:
+            raise InputError(
+                f'entry {run.seq} ("{key}"): expected a file that costs more than was charged: a price is never lowered'
+            )
+        more = {name: amounts.sum_text(max(value, amounts.ZERO)) for name, value in missing.items()}
+        detail = f"what entry {run.seq} lacks; {request.cost.detail}"
+        try:
+            return self._charge(replace(request, cost=Cost(more, detail), corrects=key), pipeline)
+        except Denied:
+            from dpcli.ledger.denial import costs
+
+            raise Denied(
+                f"denied, and nothing was written: entry {run.seq} lacks {costs(amounts.read(more))}, and less is left: more was spent "
+                "than the cap or a quota allows; change it with dpcli budget amend or quota, and then correct the entry"
+            ) from None
+
+    def _paid_for(self, run: Run) -> amounts.Amounts:
+        """Return what was charged for a run, together with the run that it corrects, if it corrects one."""
+        corrected = run.content.get("corrects")
+        return run.cost if corrected is None else amounts.add(run.cost, self._paid_for(self.state().run(corrected)))
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""

@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate', 'acknowledge') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate', 'acknowledge', 'correct') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -695,6 +695,11 @@ BEGIN
     'that key is charged already');
   PERFORM dpcli.require(strpos(of_key, '//') = 0 OR starts_with(of_key, dpcli.key_scope(session_user)),
     format('expected a key of %s, which begins with %L, or one without two slashes, found %L', session_user, dpcli.key_scope(session_user), of_key));
+  IF content ? 'corrects' THEN
+    PERFORM dpcli.permit('correct');
+    PERFORM dpcli.require(content ->> 'kind' = 'spend' AND EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset
+      AND e.key = content ->> 'corrects' AND e.kind IN ('spend', 'start', 'commit')), 'expected the key of a run that was started');
+  END IF;
   PERFORM dpcli.require(privacy -> 'unit' = terms -> 'unit', 'expected a run under the ledger''s unit');
   PERFORM dpcli.require(privacy -> 'adjacency' = terms -> 'adjacency', 'expected a run under the ledger''s adjacency');
   PERFORM dpcli.require(terms -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' = terms -> 'dataset_size',
