@@ -19,7 +19,7 @@ from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, No
 from dpcli.file.keys.words import has_words
 from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry, seal
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, linked_entry, next_entry, seal
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
@@ -176,14 +176,14 @@ class Ledger:
                     yield entry, state
 
     def reread(self, end: Head) -> Iterator[LedgerEntry]:
-        """Yield the entries up to `end`, the head that `replay` reached, checked against the chain.
+        """Yield the entries up to `end`, the head that `replay` reached. Equal hashes say that they are those that it checked.
 
         Raises:
             LedgerError: The entries no longer lead to `end`.
         """
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
-            entry = next_entry(row, self.dataset, head)
+            entry = linked_entry(row, self.dataset, head)
             head = Head(row.seq, row.hash)
             yield entry
         if head != end:

@@ -98,10 +98,8 @@ def _take_text(console: Console) -> str:
 
 def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
     """Yield the text of a table, in one piece or in parts."""
-    from rich.cells import cell_len
-
     widest = _widest(table)
-    columns, needed = _columns(table, list(map(cell_len, widest[0])), width)
+    columns, needed = _columns(table, list(map(cell_width, widest[0])), width)
     # The table is wider than a screen that is too narrow, since a number that loses its last digits is a different number.
     console.width = max(width, needed)
     if len(table.rows) <= PART:
@@ -225,16 +223,15 @@ def _columns(table: Table, widths: Sequence[int], width: int) -> tuple[list[dict
 
 def _widest(table: Table) -> list[tuple[str, ...]]:
     """Return two rows that determine all column widths: the first has the widest cells, the second the cells with the widest words."""
-    from rich.cells import cell_len
-
     count = len(table.columns)
     cells, widths = [""] * count, [0] * count
     cells_of_words, word_widths = [""] * count, [0] * count
     for row in chain([table.columns], table.rows):
         for column, cell in enumerate(map(visible, row)):
-            width, word_width = cell_len(cell), max(map(cell_len, cell.split()), default=0)
+            width = cell_width(cell)
             if width > widths[column]:
                 cells[column], widths[column] = cell, width
+            word_width = max(map(cell_width, cell.split()), default=0) if width > word_widths[column] else 0
             if word_width > word_widths[column]:
                 cells_of_words[column], word_widths[column] = cell, word_width
     return [tuple(cells), tuple(cells_of_words)]
