@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, LedgerError
 from dpcli.release.group_keys import in_declared_order
-from dpcli.release.query_answer import STATEMENT, StoredAnswers, store, stored_answers
+from dpcli.release.query_answer import CROISSANT, STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
 from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason
 from dpcli.sessions.folder import exclusive, replace_file
@@ -63,7 +63,7 @@ def release(
         stored = stored_answers(plan.folder)
         if stored is not None:
             _require_stored_by(stored, session, plan)
-            _write_statement(plan, stored.answers)
+            _write_documents(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
         if session.counted:
@@ -75,7 +75,7 @@ def release(
             store(plan.folder, StoredAnswers(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
-        _write_statement(plan, answers)
+        _write_documents(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
 
@@ -128,19 +128,27 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
         raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {NEW_RELEASE}")
 
 
-def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
-    """Write the statement into the folder of the answers, unless it exists. Raises LedgerError if it cannot be written."""
+def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
+    """Write the statement and the Croissant description into the folder of the answers, each unless it exists.
+
+    Raises:
+        LedgerError: A file cannot be written.
+    """
+    from dpcli.release.documents.croissant import croissant
     from dpcli.release.documents.release import statement
 
-    path = os.path.join(plan.folder, STATEMENT)
-    if os.path.lexists(path):
-        return
-    try:
-        replace_file(path, statement(plan, answers).encode())
-    except OSError as error:
-        raise LedgerError(
-            f"{path}: cannot be written ({error.strerror}): the answers are stored, and the next call returns them"
-        ) from None
+    for name, text_of in ((STATEMENT, statement), (CROISSANT, croissant)):
+        path = os.path.join(plan.folder, name)
+        if os.path.lexists(path):
+            continue
+        try:
+            text = text_of(plan, answers)
+            if text is not None:
+                replace_file(path, text.encode())
+        except OSError as error:
+            raise LedgerError(
+                f"{path}: cannot be written ({error.strerror}): the answers are stored, and the next call returns them"
+            ) from None
 
 
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
