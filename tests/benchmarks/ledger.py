@@ -94,7 +94,7 @@ def end_sessions(url: str, notes: Path) -> None:
 
     with psycopg.connect(url, autocommit=True) as connection:
         while True:
-            time.sleep(random.expovariate(1.0 / PAUSE))
+            time.sleep(random.expovariate(0.1 / PAUSE))
             if connection.execute(END_ONE).fetchone() == (True,):
                 with notes.open("a") as file:
                     file.write("ended\n")

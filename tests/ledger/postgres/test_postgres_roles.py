@@ -443,6 +443,7 @@ READING: dict[str, tuple[str, ...]] = {
     "amend": ("--epsilon", "5", "--reason", "more", "--approver", "ada", "--no-output-seen"),
     "quota": ("--person", "sam", "--share", "0.5", "--reason", "less"),
     "acknowledge": ("a finding", "--reason", "known"),
+    "correct": ("first", "run.toml", "--reason", "it was another"),
     "rate": ("--per-day", "5", "--reason", "less"),
 }
 
