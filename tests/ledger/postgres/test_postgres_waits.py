@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import Denied, LedgerError
-from dpcli.ledger.chain import seal
+from dpcli.ledger.chain import Head, StoredRow, digest, is_sealed_again, seal
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.requests import Charge
@@ -157,6 +159,24 @@ def test_a_slow_writer_appends_after_the_fast_ones(database: Database, monkeypat
     with pytest.raises(LedgerError, match="differs in"):
         attempts(lambda: charge(others, "taken"), lambda: charge(book, "taken", kind="reserve"))
     assert verify(others).problems == ()
+
+
+def test_the_database_seals_as_dpcli_does(database: Database) -> None:
+    """Not a character of an entry changes but its number, the hash before it and its time, however a number or a text is spelled."""
+    seed = random.randrange(2**32)
+    draw = random.Random(seed)
+    with database.cluster.connect(database.name) as owner:
+        for _ in range(50):
+            numbers = [
+                draw.choice((1e-06, 1e22, 1e16, 0.1, 5e-324, -0.0, 10**20, 1.0)) * draw.choice((1, draw.random())) for _ in range(3)
+            ]
+            names = ["".join(draw.choices('aZ_ é\U0001f600"\\/\x7f', k=4)) for _ in range(3)]
+            nested = {"seq": 1, "when": "then", **dict(zip(names, numbers, strict=True))}
+            row = seal({"when": "now", **nested, "pipeline": [nested, True, None]}, "ä", Head(4, "f" * 64)).row
+            (body,) = owner.execute("SELECT dpcli.sealed_again(%s, 77, %s)", (row.body, "a" * 64)).fetchone()
+            assert is_sealed_again(row, StoredRow(77, body, digest(body))), (seed, row.body, body)
+            content = json.loads(body)
+            assert (content["seq"], content["previous"]) == (77, "a" * 64) and content["when"] != "now", seed
 
 
 SLOW = "CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql AS 'SELECT 256::bigint FROM pg_sleep(0.02)'"
