@@ -12,7 +12,7 @@ from torch import Tensor
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.replay import ROUNDING, Step, observed_checks
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.replay.claims import claims_of, is_correlated, noise_std
+from dpcli.train.replay.step_claims import claims_of, is_correlated, noise_std
 
 MOST_STEPS = 1024  # largest number of steps that are kept, because each is compared with every other
 MOST_NUMBERS = 2**24  # largest count of the numbers of noise that are kept: 64 MiB
