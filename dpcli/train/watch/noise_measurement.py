@@ -155,7 +155,7 @@ class MeasuredNoise:
         """
         grouped = (parameter for group in optimizer.param_groups for parameter in group["params"])
         parameters = [parameter for parameter in grouped if getattr(parameter, "summed_grad", None) is not None]
-        samples = [getattr(parameter, "grad_sample", None) for parameter in parameters]
+        samples: list[Any] = [getattr(parameter, "grad_sample", None) for parameter in parameters]
         is_complete = all(isinstance(sample, Tensor) and len(sample) == batch_size for sample in samples)
         if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT:
             return ""
