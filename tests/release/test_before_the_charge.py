@@ -162,7 +162,7 @@ JOINS: dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, 
         ({**LIMITS}, SIZED, {**joining(columns=["visitor"])[2], "unit": "visitor"}),
         'found "visitor", which is the unit',
     ),
-    "an undeclared column": (joining(columns=["sise"]), 'a column of [source.columns] without expression, found "sise"'),
+    "an undeclared column": (joining(columns=["sise"]), 'a column that [source.columns] declares, found "sise"'),
     "a column that two tables add": (({}, SIZED, {"join": joining()[2]["join"] * 2}), 'found "size" again'),
 }
 
