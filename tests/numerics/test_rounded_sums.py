@@ -1,4 +1,4 @@
-"""A few steps of finitely many outcomes: bounds by sums of rounded losses against sums over all outcomes in fifty digits."""
+"""Bounds by sums of rounded losses against sums over all outcomes in fifty digits, and against contours where these are narrow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.directions import directions
+from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.inquiry import tightest
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.mechanisms.stated.pure_and_approx import StatedPure
+from dpcli.numerics.contour import rounded_sums as module
 from dpcli.numerics.contour.certified import log_delta_between
-from dpcli.numerics.contour.few_atoms import MOST_STEPS, RELATIVE_ERROR, few_atoms
 from dpcli.numerics.contour.outcomes import Outcomes
+from dpcli.numerics.contour.rounded_sums import rounded_sums
+from dpcli.numerics.tails import Tails, atom_tails
 from tests.cases import by_tier
 
 
@@ -32,6 +39,11 @@ class Listed:
 
     def outcomes(self) -> Outcomes:
         return self.listed
+
+    def tails(self, at: Any) -> Tails:
+        order = np.argsort(self.listed.log_ratio)
+        ratio, log_q = self.listed.log_ratio[order], self.listed.log_reference[order]
+        return atom_tails(at, ratio, log_q + ratio, log_q)
 
 
 def drawn(random: Random) -> tuple[Any, ...]:
@@ -61,8 +73,9 @@ def exact_delta(losses: Any, epsilon: float) -> mp.mpf:
     return total
 
 
-@pytest.mark.parametrize("cases", by_tier(20, 30, 150))
-def test_bounds_contain_the_sum_over_all_outcomes(cases: int) -> None:
+@pytest.mark.parametrize("cases", by_tier(5, 30, 150))
+def test_bounds_contain_the_sum_over_all_outcomes(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PRODUCTS", 2e6)
     random, narrow = Random(), 0
     while narrow < cases:
         losses = drawn(random)
@@ -73,17 +86,18 @@ def test_bounds_contain_the_sum_over_all_outcomes(cases: int) -> None:
             if not exact > mp.mpf(10) ** -270:
                 continue
             log_delta = float(mp.log(exact))
-            bounds = few_atoms(losses, log_delta, epsilon)
-            if bounds is None:
+            try:
+                bounds = rounded_sums(losses, log_delta, epsilon)
+            except NotRepresentable:
                 continue
+            assert bounds is not None
             least, most = bounds.log_delta(epsilon)
             assert least <= log_delta + 1e-14 * abs(log_delta) and log_delta <= most + 1e-14 * abs(log_delta), (losses, epsilon)
             low, high = bounds.epsilon(log_delta)
             assert low <= epsilon * (1.0 + 1e-12) and epsilon <= high * (1.0 + 1e-12), (losses, epsilon, low, high)
             assert low == 0.0 or exact_delta(losses, low) >= mp.e**log_delta, (losses, epsilon, low)
-            assert exact_delta(losses, high) <= mp.e**log_delta, (losses, epsilon, high)
-        # near a jump of the probability, one of the ends is the jump's
-        narrow += high - low <= 4.0 * RELATIVE_ERROR * epsilon + 1e-6 * largest
+            assert high == math.inf or exact_delta(losses, high) <= mp.e**log_delta, (losses, epsilon, high)
+        narrow += high - low <= 0.03 * largest
 
 
 def test_a_rare_sample_of_discrete_noise_at_a_tiny_delta_has_a_narrow_interval() -> None:
@@ -98,11 +112,40 @@ def test_a_rare_sample_of_discrete_noise_at_a_tiny_delta_has_a_narrow_interval()
         assert log_delta_between(losses, row.bound.lower, math.log(delta))[1] >= math.log(delta)
 
 
-def test_other_losses_have_none() -> None:
-    atoms = directions(((PoissonSampled(RandomizedResponse(1.0, 3), 0.1), MOST_STEPS),))[0]
-    assert few_atoms(atoms, -20.0, 0.5) is not None
-    (loss, _), *_ = atoms
-    for losses in (((loss, MOST_STEPS + 1),), ((loss, 1),), ((loss, 1), (Laplace(1.0).losses()[0], 1))):
-        assert few_atoms(losses, -20.0, 0.5) is None
+def test_bounds_agree_with_contours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smooth and discrete losses together, where contours are narrow: neither bound is on the wrong side."""
+    monkeypatch.setattr(module, "PRODUCTS", 2e7)
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    for _ in range(3):
+        steps: tuple[tuple[Mechanism, int], ...] = (
+            (SampledGaussian(random.uniform(0.3, 1.0), random.uniform(0.1, 0.9)), random.randint(2, 9)),
+            (Laplace(random.uniform(0.1, 1.0)), random.randint(1, 9)),
+            (StatedPure(random.uniform(0.1, 1.0)), random.randint(1, 9)),
+        )
+        log_delta = -(10.0 ** random.uniform(1.0, 2.0))
+        bound = ExactProfile(steps).epsilon(math.exp(log_delta))
+        assert bound.lower is not None
+        ends = []
+        for losses in directions(steps):
+            sums = rounded_sums(losses, log_delta, bound.upper)
+            assert sums is not None
+            ends.append(sums.epsilon(log_delta))
+        low, high = max(low for low, _ in ends), max(high for _, high in ends)
+        assert low <= bound.upper and bound.lower <= high <= low * 1.02, (seed, steps, log_delta, bound, ends)
+
+
+@pytest.mark.long
+def test_one_far_loss_or_several_at_a_tiny_delta_have_a_narrow_interval() -> None:
+    """No contour and no grid at one tilt gave a bound here, and the Renyi curve's was 4.56."""
+    steps: tuple[tuple[Mechanism, int], ...] = ((StatedPure(1.0 / 14.0), 14), (SampledGaussian(1.0 / 2.58, 1.9e-6), 12))
+    row = tightest(steps, 5.4e-279)
+    assert row is not None and row.bound is not None and row.bound.lower is not None
+    assert row.bound.upper * (1.0 - 1e-3) <= row.bound.lower <= row.bound.upper
+
+
+def test_settings_out_of_range_have_none() -> None:
+    ((loss, _), *_) = directions(((PoissonSampled(RandomizedResponse(1.0, 3), 0.1), 2),))[0]
+    assert rounded_sums(((loss, 1),), -20.0, 0.5) is None
     for log_delta, epsilon in ((-20.0, 0.0), (-20.0, math.inf), (-700.0, 0.5), (0.0, 0.5)):
-        assert few_atoms(atoms, log_delta, epsilon) is None
+        assert rounded_sums(((loss, 2),), log_delta, epsilon) is None
