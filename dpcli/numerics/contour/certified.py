@@ -54,10 +54,10 @@ NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; 
 WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
-MOST_SUMMED, BEFORE_SUMS = (
-    200,
-    0.7,
-)  # most steps of sums of rounded losses, and the share of the work that the methods before may take
+MOST_SUMMED = 200  # most steps of sums of rounded losses
+SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
+BEFORE_SUMS = 0.6  # share of the work that the methods before these sums may take
+CLEARLY_LESS = 0.8  # share of the epsilon that a sum was made for, below which it is made again
 MAX_SMOOTHED_PAIRS = 2  # most smoothed pairs of contours for bounds on delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 FIRST_CELLS = 1.5e5  # cells for the unchanged integrand, if all losses have a far tail
@@ -289,9 +289,14 @@ def _epsilon_of_rounded_sums(losses: Losses, log_delta: float, ends: EpsilonBoun
         if not math.isfinite(near):
             z = np.array([tilt_for(losses, log_delta)])
             near = float(((total_cgf(losses, z) - log_delta + log_hockey(z)) / z)[0])
-        sums = _rounded_sums(losses, log_delta, near)
-        if sums is not None:
-            return _intersection(ends, EpsilonBounds(*sums.epsilon(log_delta), math.nan))
+        for _ in range(2):  # the grid is finer if it is made for a better epsilon
+            sums = _rounded_sums(losses, log_delta, near)
+            if sums is None:
+                break
+            ends = _intersection(ends, EpsilonBounds(*sums.epsilon(log_delta), math.nan))
+            if not 0.0 < ends.upper < CLEARLY_LESS * near:
+                break
+            near = ends.upper
     return ends
 
 
@@ -457,10 +462,19 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
+    few = sum(n for _, n in losses) <= SUMMED_FIRST
+    if few:
+        yield from _rounded(losses, near, epsilon)
+    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
+    if not few:
+        yield from _rounded(losses, near, epsilon)
+
+
+def _rounded(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+    """Yield the bounds by sums of rounded losses, if there are any, with their width."""
     sums = _rounded_sums(losses, near, epsilon)
     if sums is not None:
         yield sums, NARROW_SMOOTHED
-    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
 
 
 def cuttable(losses: Losses) -> bool:
