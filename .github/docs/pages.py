@@ -6,9 +6,11 @@ Without mkdocs, `pages()` returns the Markdown of every page: tests/project/test
 from __future__ import annotations
 
 import functools
+import io
 import posixpath
 import re
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +31,7 @@ REPOSITORY = "https://github.com/OWNER/dpcli"
 class Task(NamedTuple):
     """A section of the manual that answers what somebody searches for: the name of its page, title, what it does, and where it stands.
 
-    section: its heading; empty for what stands before all headings.
+    section: its heading; empty for what stands before all headings. extra: the optional dependencies of its commands.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Task(NamedTuple):
     summary: str
     page: str
     section: str
+    extra: str = ""
 
 
 TASKS = (
@@ -95,6 +98,7 @@ TASKS = (
         "Plan a run, see what one of its steps computes, train, and charge a ledger.",
         "training",
         "a first run",
+        "train",
     ),
     Task(
         "epsilon-of-a-run-under-way",
@@ -123,6 +127,7 @@ TASKS = (
         "Label public records by the noisy votes of teachers (PATE), and train a student on the labels.",
         "private-prediction",
         "votes of teachers",
+        "train",
     ),
     Task(
         "own-training-loop",
@@ -130,6 +135,7 @@ TASKS = (
         "DP-SGD in a loop of your own, with the sampling, the noise and the statement that the file declares.",
         "training",
         "your own loop",
+        "train",
     ),
     Task(
         "audit-a-run",
@@ -151,6 +157,7 @@ TASKS = (
         "Write a certificate that a small program of rational arithmetic checks by itself.",
         "certify",
         "",
+        "proof",
     ),
     Task(
         "accuracy-against-epsilon",
@@ -158,6 +165,7 @@ TASKS = (
         "Train at several epsilons, and see what each costs in accuracy.",
         "training",
         "accuracy against epsilon",
+        "train",
     ),
 )
 EXPLANATIONS = tuple(name for name in topics.WRITTEN if name != "tutorial")
@@ -171,7 +179,8 @@ def pages() -> dict[str, str]:
     made |= {f"how-to/{task.name}.md": _task(task) for task in TASKS}
     made |= {f"explanation/{name}.md": _topic(name) for name in EXPLANATIONS}
     made |= {f"reference/{name}.md": text for name, text in _manual().items()}
-    made["how-to/index.md"] = "# How to\n\n" + "".join(f"- [{task.title}]({task.name}.md): {task.summary}\n" for task in TASKS)
+    tasks = (f"- [{task.title}]({task.name}.md): {task.summary}\n" for task in TASKS)
+    made["how-to/index.md"] = "".join(("# How to\n\n[Install dpcli](../index.md) first.\n\n", *tasks))
     made["how-to/index.md"] += "- [Recipes](recipes.md): Use dpcli in VS Code, DVC, Hydra and as a GitLab component.\n"
     made["how-to/recipes.md"] = _text(".github/docs/recipes.md")
     made["reference/python.md"] = _python()
@@ -183,7 +192,7 @@ def pages() -> dict[str, str]:
     made["project/comparison.md"] = _text(".github/docs/comparison.md")
     made["project/release-comparison.md"] = _text(".github/docs/release-comparison.md")
     made["project/security.md"] = linked(_text(".github/SECURITY.md"), ".github/SECURITY.md")
-    return {place: _referring(text, place) for place, text in made.items()}
+    return {place: _referring(_with_examples(text, place), place) for place, text in made.items()}
 
 
 SOURCES = {
@@ -206,7 +215,7 @@ def navigation() -> list[Any]:
     commands = sorted(f"reference/{name}.md" for name in _manual() if name.startswith("commands/"))
     files = [f"reference/{name}.md" for name in ("pipeline", "policy", "schedule")]
     return [
-        {"dpcli": "index.md"},
+        {"Start": "index.md"},
         {"Tutorial": "tutorial.md"},
         {"How to": ["how-to/index.md", *({task.title: f"how-to/{task.name}.md"} for task in TASKS), "how-to/recipes.md"]},
         {
@@ -276,13 +285,26 @@ def _readable(text: str) -> str:
 
 
 def _referring(text: str, page: str) -> str:
-    """Return a page in which the names of pages of the manual, such as dpcli-gate(7), are links."""
+    """Return a page in which names of pages of the manual, such as dpcli-gate(7), are links, and flags have a class of their own."""
 
     def reference(found: re.Match[str]) -> str:
         place = _place(found[1], found[2])
         return f"[{found[0]}]({_relative(place, page)})" if place and place != page else found[0]
 
-    return _outside_code(text, lambda prose: re.sub(r"(?<![\[\w`-])(dpcli[\w-]*)\(([157])\)(?![\]`])", reference, prose))
+    def marked(prose: str) -> str:
+        return re.sub(r"`--[\w-]+`", r"\g<0>{ .flag }", re.sub(r"(?<![\[\w`-])(dpcli[\w-]*)\(([157])\)(?![\]`])", reference, prose))
+
+    return _outside_code(text, marked)
+
+
+def _with_examples(text: str, page: str) -> str:
+    """Return a page that has commands on files of examples/ with a link to these files below its first paragraph."""
+    is_written = page.startswith(("how-to/", "explanation/", "tutorial"))  # the start of the site stands in a clone
+    if not is_written or not re.search(r"^(?:\$ )?dpcli .*examples/", text, re.M):
+        return text
+    title, first, rest = text.split("\n\n", 2)
+    where = f"Unpack [examples.zip]({_relative('examples.zip', page)}) where you run the commands: it has the files of `examples/`."
+    return "\n\n".join((title, first, where, rest))
 
 
 def _place(name: str, number: str) -> str | None:
@@ -309,10 +331,13 @@ def _heading(text: str) -> str:
 def _topic(name: str) -> str:
     """Return a page of section 7, with the lists that it asks for."""
     text = _readable(topics.source(name))
-    text = topics.LIST.sub(lambda found: _terms(GENERATED[found[1]]()), text)
-    return _outside_code(
-        text, lambda prose: re.sub(r"^(#+) (.*)$", lambda line: f"{line[1]} {_heading(line[2])}", prose, flags=re.M)
-    )
+    return _with_headings(topics.LIST.sub(lambda found: _terms(GENERATED[found[1]]()), text))
+
+
+def _with_headings(text: str) -> str:
+    """Return the text of a page of the manual with a capital at the beginning of each heading."""
+    pattern = re.compile(r"^(#+) (.*)$", re.M)
+    return _outside_code(text, lambda prose: pattern.sub(lambda line: f"{line[1]} {_heading(line[2])}", prose))
 
 
 def section(page: str, title: str) -> str:
@@ -329,7 +354,9 @@ def _task(task: Task) -> str:
     anchor = re.sub(r"[^\w]+", "-", task.section.lower()).strip("-")
     source = f"[{_heading(topics.topic(task.page).title)}]({place}{f'#{anchor}' if anchor else ''})"
     part = "a section" if task.section else "the beginning"
-    return f"# {task.title}\n\n{task.summary}\n{_readable(section(task.page, task.section))}\nThis is {part} of {source}.\n"
+    body = _with_headings(_readable(section(task.page, task.section)))
+    needs = f"\nIt needs `pip install 'dpcli[{task.extra}]'`.\n" if task.extra else ""
+    return f"# {task.title}\n\n{task.summary}\n{needs}{body}\nThis is {part} of {source}.\n"
 
 
 def _plain(text: str) -> str:
@@ -422,6 +449,16 @@ def _examples() -> str:
     return "\n\n".join(lines) + "\n"
 
 
+def _archive() -> bytes:
+    """Return the files of examples/ as a zip file."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((ROOT / "examples").rglob("*")):
+            if path.suffix in (".toml", ".py", ".csv", ".ipynb", ".md") and "runs" not in path.parts:
+                archive.writestr(zipfile.ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
 def on_config(config: Any) -> Any:
     """Give mkdocs the table of contents."""
     config.nav = navigation()
@@ -429,10 +466,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Give mkdocs the pages, and the JSON Schema of the documents."""
+    """Give mkdocs the pages, the JSON Schema of the documents, and the examples."""
     from mkdocs.structure.files import File
 
     for place, text in pages().items():
         files.append(File.generated(config, place, content=text))
     files.append(File.generated(config, "documents.json", content=_text(".github/docs/documents.json")))
+    files.append(File.generated(config, "examples.zip", content=_archive()))
     return files

@@ -42,7 +42,7 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
         if around.returncode != 0:
             raise _refusal(source, what, f"no such file, and no git repository here: {error_line(around)}")
         hint = "" if _names_commit(revision) else shallow_hint(".")
-        raise _refusal(source, what, f"an object that git does not know here{hint}")
+        raise _refusal(source, what, f"no such revision, or no such file in it{hint}")
     return answer.stdout
 
 

@@ -20,6 +20,7 @@ from dpcli.base.errors import InputError, LedgerError
 
 VERSION = 1  # format of the entries
 GENESIS = "0" * 64  # the field "previous" of the first entry
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 STAMP = "%Y-%m-%dT%H:%M:%SZ"  # times are in UTC, to the second
 
 
@@ -63,7 +64,7 @@ def canonical(content: Mapping[str, Any]) -> str:
 
     Raises ValueError for NaN and infinities.
     """
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(content)
 
 
 def digest(text: str) -> str:
@@ -80,15 +81,35 @@ def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
 
 def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     """Return the entry in a row that must follow `head`. Raises LedgerError if the row was changed, or does not follow `head`."""
+    entry = linked_entry(row, dataset, head)
+    if _canonical_or_none(entry.content) != row.body:
+        raise LedgerError(
+            f'dataset "{dataset}", entry {row.seq}: its content is not in canonical form: the ledger was changed by hand'
+        )
+    return entry
+
+
+def linked_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
+    """Return the entry in a row as `next_entry` does, but without the check of its canonical form, which takes half of the time."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
     entry = single_entry(row, dataset)
     if entry.content.get("previous") != head.hash:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
-    if _canonical_or_none(entry.content) != row.body:
-        raise LedgerError(f"{place}: its content is not in canonical form: the ledger was changed by hand")
     return entry
+
+
+def is_sealed_again(row: StoredRow, stored: StoredRow) -> bool:
+    """Return whether a stored row is `row`, or differs from it only by its number, the hash before it and its time."""
+    if stored == row:
+        return True
+    try:
+        other = json.loads(stored.body)
+        at_other_place = {name: other[name] for name in ("seq", "previous", "when")}
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return False
+    return canonical({**json.loads(row.body), **at_other_place}) == stored.body
 
 
 def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:

@@ -81,6 +81,7 @@ CHARGE = {
     "window": "window?",
     "made": "stamp?",
     "maker": "name?",
+    "corrects": "name?",  # the key of the run whose price this charge completes
 }
 # The fields that an approval adds in a two-person ledger: the number of the proposal, and the reason of the approval.
 APPROVED = {"proposal": "count?", "approval": "said?"}

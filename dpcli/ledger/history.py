@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 
 from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentable
 from dpcli.base.rounding import down, up
@@ -17,7 +18,7 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import cost_on_blocks
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.history_file import PastRun, each_or_all_mistakes
+from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
@@ -36,11 +37,21 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
         Denied: The history does not fit. The message states a cap that would suffice. Nothing was written.
     """
     place = runs[0].place.rpartition(":")[0]
+    runs = each_or_all_mistakes(runs, place, lambda run: _with_own_key(ledger, run))
+    refuse_repeated_keys(runs)
     requests = each_or_all_mistakes(runs, place, lambda run: _charge_of(ledger, run))
     try:
         return ledger.append_all([(request, request.key) for request in requests])
     except Denied:
         raise Denied(_denial_message(ledger.state(), requests)) from None
+
+
+def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
+    """Return the run under the key that this login charges it. A login cannot take the keys of another login's history."""
+    try:
+        return replace(run, key=ledger.own_key(run.key))
+    except InputError as error:
+        raise InputError(f"{run.place}: {error}") from None
 
 
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:

@@ -96,12 +96,10 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     if not 1 <= len(lines) <= MOST_RUNS:
         hint = ": import it in parts" if lines else ""
         raise InputError(f"{shown}: expected 1 to {MOST_RUNS:,} runs, found {len(lines):,}{hint}")
-    runs = each_or_all_mistakes(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
-    _refuse_repeated_keys(runs)
-    return runs
+    return each_or_all_mistakes(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
 
 
-def _refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
+def refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
     """Check that the keys of the runs differ, because two runs with one key would be charged once. Raises InputError if not."""
     first: dict[str, str] = {}
     for run in runs:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.file.keys.words import has_words
 from dpcli.file.pipeline.parts import marked_by_a_blank
-from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry, seal
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, linked_entry, next_entry, seal
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
@@ -139,12 +141,14 @@ class Ledger:
         self._state.open_terms()
         return self._state
 
-    def _apply(self, row: StoredRow) -> None:
-        """Apply the next row. If it is a quota and the checkpoint has no totals per person, read all entries again."""
+    def _apply(self, row: StoredRow) -> LedgerEntry:
+        """Apply the next row and return its entry. If it is a quota and the checkpoint has no totals per person, read all entries again."""
+        entry = next_entry(row, self.dataset, self._state.head)
         try:
-            self._state.apply(next_entry(row, self.dataset, self._state.head))
+            self._state.apply(entry)
         except UnknownPeople:
             self._state = fold_entries(self.store, self.dataset, row.seq)
+        return entry
 
     def _require_people(self) -> None:
         """Read all entries again if the charges per person are unknown. A checkpoint before the first quota does not contain them."""
@@ -172,14 +176,14 @@ class Ledger:
                     yield entry, state
 
     def reread(self, end: Head) -> Iterator[LedgerEntry]:
-        """Yield the entries up to `end`, the head that `replay` reached, checked against the chain.
+        """Yield the entries up to `end`, the head that `replay` reached. Equal hashes say that they are those that it checked.
 
         Raises:
             LedgerError: The entries no longer lead to `end`.
         """
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
-            entry = next_entry(row, self.dataset, head)
+            entry = linked_entry(row, self.dataset, head)
             head = Head(row.seq, row.hash)
             yield entry
         if head != end:
@@ -486,6 +490,48 @@ class Ledger:
         if self.store.outdated:
             raise LedgerError(f"{self.store.place}: {self.store.outdated}, which knows no {entry}: run dpcli budget upgrade first")
 
+    def correct(self, key: str, pipeline: Pipeline, why: str, delta: float | None = None) -> Receipt:
+        """Charge what is missing from the price of a run, which was charged by a wrong file or too low. It permits no further noise.
+
+        The entry is a charge of its own, under the key "correction of entry N", and names the run. A price is never lowered, because
+        nobody can check afterwards that the run was the cheaper one.
+
+        Args:
+            pipeline: What the run did.
+            delta: As in `cost`.
+
+        Raises:
+            Denied: More was spent than the cap or a quota allows. Nothing was written.
+            InputError: The reason is missing, or the run was charged as much already.
+            LedgerError: There is no such run, or it was not started.
+        """
+        self._require_current("correction")
+        run = self.state().run(key)
+        if not has_words(why):
+            raise InputError("--reason: state why the run was priced wrongly")
+        request = self._request("spend", pipeline, self.own_key(f"correction of entry {run.seq}"), delta, why, None, run.window)
+        missing = amounts.add(amounts.read(request.cost.amounts), self._paid_for(run), -1)
+        if max(missing.values()) <= 0:
+            raise InputError(
+                f'entry {run.seq} ("{key}"): expected a file that costs more than was charged: a price is never lowered'
+            )
+        more = {name: amounts.sum_text(max(value, amounts.ZERO)) for name, value in missing.items()}
+        detail = f"what entry {run.seq} lacks; {request.cost.detail}"
+        try:
+            return self._charge(replace(request, cost=Cost(more, detail), corrects=key), pipeline)
+        except Denied:
+            from dpcli.ledger.denial import costs
+
+            raise Denied(
+                f"denied, and nothing was written: entry {run.seq} lacks {costs(amounts.read(more))}, and less is left: more was spent "
+                "than the cap or a quota allows; change it with dpcli budget amend or quota, and then correct the entry"
+            ) from None
+
+    def _paid_for(self, run: Run) -> amounts.Amounts:
+        """Return what was charged for a run, together with the run that it corrects, if it corrects one."""
+        corrected = run.content.get("corrects")
+        return run.cost if corrected is None else amounts.add(run.cost, self._paid_for(self.state().run(corrected)))
+
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""
         return self._append(Retire(self.window(window), visible_text(why)), "")
@@ -632,7 +678,7 @@ class Ledger:
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
         """Append the entries of requests, in order, all or none. If a request raises an error, nothing is written.
 
-        If others have appended meanwhile, the requests are applied to the new state again, for up to `RETRY` seconds.
+        If others have appended what the requests depend on meanwhile, they are applied to the new state again, for up to `RETRY` seconds.
 
         Args:
             requests: Each request with the key of its run, which the receipt contains; "" if the request is not about a run.
@@ -669,10 +715,10 @@ class Ledger:
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        written = [entry for entry in entries if entry is not None]
-        for entry in written:  # now durable
-            state.apply(entry)
-        if written and self._is_checkpoint_due(state, entries):
+        stored = map(self._apply_stored, tail.new)  # now durable
+        entries = [entry and next(stored) for entry in entries]
+        state = self._state
+        if any(entries) and self._is_checkpoint_due(state, entries):
             self._checkpoint_seq = state.head.seq
         receipts = []
         for result, (_, key) in zip(entries, requests, strict=True):
@@ -680,6 +726,13 @@ class Ledger:
                 key = result.key
             receipts.append(Receipt(result, state.runs.get(key), state))
         return tuple(receipts)
+
+    def _apply_stored(self, row: StoredRow) -> LedgerEntry:
+        """Apply a row that was appended, after the rows that others have appended before it, and return its entry."""
+        others = row.seq - self._state.head.seq - 1
+        for other in self.store.after(self.dataset, self._state.head.seq, others) if others > 0 else ():
+            self._apply(other)
+        return self._apply(row)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
         """Return whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""

@@ -64,7 +64,7 @@ def _repeated_runs(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding
     """Find equal runs under two keys within an hour. Either a retry was charged twice, or a query was answered twice."""
     last: dict[str, Run] = {}  # the last of equal runs, by their canonical text
     for run in state.runs.values():
-        if run.status == "void":
+        if run.status == "void" or "corrects" in run.content:
             continue
         text = canonical({"pipeline": run.pipeline, "window": run.window})  # runs on different blocks are not equal
         before = last.get(text)

@@ -147,7 +147,7 @@ class ForgetfulRuns(Mapping[str, Run]):
             self._under_way[key] = replace(run, content={"who": payer(run.content), **window})
             return
         self._under_way.pop(key, None)
-        counts = json.dumps(dict(run.counts))
+        counts = json.dumps(dict(run.counts)) if run.counts else "{}"
         self._execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (_bytes(key), run.seq, run.status, counts))
 
     def __getitem__(self, key: str) -> Run:

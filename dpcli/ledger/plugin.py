@@ -48,6 +48,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "log": ("dpcli.ledger.commands.reading:log", "Print every entry, in order."),
     "verify": ("dpcli.ledger.commands.reading:verify", "Check the chain, its guards, every cost, and an anchor."),
     "acknowledge": ("dpcli.ledger.commands.governing:acknowledge", "Answer a finding of verify, with a reason."),
+    "correct": ("dpcli.ledger.commands.governing:correct", "Charge what is missing from a wrong price."),
     "anchor": ("dpcli.ledger.commands.reading:anchor", "Print the head of the chain, to be stored outside the ledger."),
     "export": ("dpcli.ledger.commands.reading:export", "Print all entries as json, csv or markdown."),
 }

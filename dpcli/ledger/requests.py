@@ -96,9 +96,10 @@ class Charge:
             the same key but another body or person is an error.
         expires: ISO time after which a reservation cannot be voided and counts in full.
         window: The blocks that the run reads, sorted; empty if the dataset has no blocks.
+        corrects: Key of the run whose price this charge completes; "" for a run of its own. `cost` is what was missing from that price.
         certificate: SHA-256 of a certificate about the run (dpcli certify), in hexadecimal digits; "" for none. It changes no cost.
-        made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". Such a run is charged once,
-            even if several people import it.
+        made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". In a file such a run is
+            charged once, even if several people import it.
     """
 
     kind: str
@@ -113,16 +114,20 @@ class Charge:
     made: str = ""
     maker: str = ""
     certificate: str = ""
+    corrects: str = ""
 
     def body(self) -> dict[str, Any]:
         """Return the part of the content that must be equal if the charge is repeated."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
-        return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker)}
+        return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker, corrects=self.corrects)}
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
             self._refuse_other(state.runs[self.key])
             return None
+        corrected = state.run(self.corrects) if self.corrects else None
+        if corrected is not None and corrected.status not in COUNTED:
+            raise LedgerError(f'key "{self.corrects}": expected a run that was started, found one that is {corrected.status}')
         closed = state.retired_block(self.window)
         if closed is not None:
             raise Denied(f"block {closed} was retired")
@@ -159,7 +164,7 @@ class Charge:
 
         LedgerError is also raised if the run was voided, or if this request is a reservation and the run was started or has ended.
         """
-        body = {"made": None, "maker": None, **self.body()}
+        body = {"made": None, "maker": None, "corrects": None, **self.body()}
         differing = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
         if differing:
             raise LedgerError(
@@ -171,24 +176,12 @@ class Charge:
                 f'key "{self.key}": expected a run of {self.who}, found a run that was charged to {run.content.get("who")}: '
                 "a new run needs a key of its own"
             )
-        if run.content.get("who") != self.who:
-            self._refuse_less(run)
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found the key of a voided reservation')
         if self.kind == "reserve" and run.status != "reserved":  # a second start would draw noise again
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found a run that is {run.status}: {OWN_KEY}'
             )
-
-    def _refuse_less(self, run: Run) -> None:
-        """Check that another person charged at least the cost of this request for the same run. Raises LedgerError if not."""
-        for name, value in amounts.read(self.cost.amounts).items():
-            paid = run.cost.get(name, amounts.ZERO)
-            if value > paid * amounts.SLACK:
-                raise LedgerError(
-                    f'key "{self.key}": expected a charge of at least {value:.10g} of {name} for this run, found {paid:.10g} in entry '
-                    f"{run.seq} of {run.content.get('who')}, which dpcli budget verify reports: charge the run under another key"
-                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ TWO_PERSONS = (
     "rate",
 )  # kinds of entries that a two-person ledger accepts only if approved
 KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
-COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted
+COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted, and whose price may be corrected
 # The statuses that a run may have before each kind of entry.
 STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
@@ -351,6 +351,9 @@ class LedgerState:
         if not entry.key or entry.key in self.runs:
             charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
             raise self._forged(entry, charged)
+        corrects = entry.content.get("corrects")
+        if corrects is not None and (entry.kind != "spend" or self.run(corrects).status not in COUNTED):
+            raise self._forged(entry, "corrects a run that was not started")
         window = self._window(entry)
         retired = self.retired_block(window)
         if retired is not None:

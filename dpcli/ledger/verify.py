@@ -8,7 +8,7 @@ Memory grows with the number of problems, but not with the number of entries.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Head, LedgerEntry, digest
+from dpcli.ledger.chain import Head, LedgerEntry, digest, single_entry
 from dpcli.ledger.checkpoint import agrees_with, usable_content
 from dpcli.ledger.filters.declared_set import compose
 from dpcli.ledger.filters.filter import label
@@ -82,7 +82,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
     state = replay_all(ledger, anchor)
     require_unchanged_definitions(ledger.store, state)
-    checks = EntryChecks(state.open_terms())
+    checks = EntryChecks(state.open_terms(), lambda key: charge_under(ledger, key))
     for entry in ledger.reread(state.head):
         if progress is not None and "cost" in entry.content:
             progress(checks.computed, state.charges)
@@ -98,18 +98,28 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     return Verified(state.head.seq, checks.computed, state.head, tuple(still_open), notes, tuple(acknowledged))
 
 
+def charge_under(ledger: Ledger, key: str) -> LedgerEntry:
+    """Return the entry that charged a run. Its hash is checked."""
+    entries = (single_entry(row, ledger.dataset) for row in ledger.store.about(ledger.dataset, key))
+    return next(entry for entry in entries if "cost" in entry.content)
+
+
 class EntryChecks:
     """The checks of a ledger's entries, which are made one after the other in their order.
+
+    Args:
+        terms: The terms of the ledger.
+        charge_under: Function that returns the entry which charged the run with a key.
 
     Attributes:
         cap_problems: Problems of caps and of declared runs.
         charge_problems: Problems of charges.
-        answers: The number of the entry that acknowledges an earlier problem, by the text of the problem.
+        answers: The number of the entry that acknowledges or corrects an earlier problem, by the text of the problem.
         computed: Number of costs that were computed again.
     """
 
-    def __init__(self, terms: LedgerTerms) -> None:
-        self.prices = Prices(terms)
+    def __init__(self, terms: LedgerTerms, charge_under: Callable[[str], LedgerEntry]) -> None:
+        self.prices, self._charge_under = Prices(terms), charge_under
         self.cap_problems = list(declared_set_problems(terms)) if terms.mode == "declared" else []
         self.charge_problems: list[str] = []
         self.notes: list[str] = []
@@ -128,11 +138,22 @@ class EntryChecks:
         if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:
             self.answers[str(content["finding"])] = entry.row.seq
         excess = list(_excess_of_caps(terms, entry)) if "caps" in content and terms.mode != "declared" else []
-        wrong = list(self.prices.problems_of(entry)) if "cost" in content else []
+        corrected = list(self._corrected(entry))
+        wrong = list(self.prices.problems_of(entry, corrected)) if "cost" in content else []
         self.computed += "cost" in content
         self.cap_problems += excess
         self.charge_problems += wrong
         self._problem_texts.update(map(visible_text, (*excess, *wrong)))
+        for number, other in enumerate(corrected):
+            problems = [] if wrong else list(self.prices.problems_of(other, corrected[number + 1 :]))
+            if problems and not list(self.prices.problems_of(other, (entry, *corrected[:number], *corrected[number + 1 :]))):
+                self.answers |= dict.fromkeys(map(visible_text, problems), entry.row.seq)
+
+    def _corrected(self, entry: LedgerEntry) -> Iterator[LedgerEntry]:
+        """Yield the charge that an entry corrects, then the charge that this one corrects, and so on."""
+        while "corrects" in entry.content:
+            entry = self._charge_under(entry.content["corrects"])
+            yield entry
 
 
 def acknowledge(
@@ -322,14 +343,17 @@ class Prices:
         self.terms = terms
         self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
 
-    def problems_of(self, entry: LedgerEntry) -> Iterator[str]:
+    def problems_of(self, entry: LedgerEntry, further: Sequence[LedgerEntry] = ()) -> Iterator[str]:
         """Yield a problem if the charge is under other terms than the ledger's, or is below the cost that this version computes.
 
         A charge whose cost cannot be computed is a problem as well.
+
+        Args:
+            further: Other charges of the same run, whose costs are added to that of `entry`: those that it corrects, or that correct it.
         """
         place = f'entry {entry.row.seq} ("{entry.key}", dpcli {str(entry.content.get("dpcli"))[:LONGEST_VERSION]})'
         try:
-            problem = " and ".join(_problems_of_charge(self, entry))
+            problem = " and ".join(_problems_of_charge(self, entry, further))
         except Exception as error:  # a forged run can cause any error
             problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
         if problem:
@@ -366,7 +390,7 @@ def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
 
 
-def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[LedgerEntry]) -> Iterator[str]:
     """Yield the faults of one charge. Raises any error that its content causes."""
     terms, delta = prices.terms, float(entry.content["delta"])
     if not delta < 1.0:
@@ -380,6 +404,10 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
     if window is not None and terms.family is not None and list(terms.family.window(window)) != entry.content.get("window"):
         yield "charged on other blocks than those of the window that it states"
     charged = amounts.read(entry.content["cost"])
+    for other in further:
+        charged = amounts.add(charged, amounts.read(other.content["cost"]))
+        if other.content.get("window") != entry.content.get("window"):
+            yield f"charged on other blocks than entry {other.row.seq}, a charge of the same run"
     try:
         cost = prices.of(run.pipeline, delta)
     except (CannotCertify, NotRepresentable) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,13 +21,19 @@ KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be
 MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
 MOST_KEYS = 1_000_000  # largest number of keys that one column may declare, which are all listed in memory
 OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
+OF_INTEGERS = Reader('type = "integer"', lambda column: column.type == "integer")
 OF_TEXT = Reader('type = "text"', lambda column: column.type == TEXT)
 OF_PATH = Reader("path", lambda source: source.path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the table, or one that `expression` computes. Its bounds and its domain are declared, never taken from the data."""
+    """A column of the table, or one that is computed. Its bounds and its domain are declared, never taken from the data.
+
+    A column may be the number of rows of its row's unit. Proof that the bounds on a unit hold unchanged: the number depends on the rows of
+    the unit alone, and only on those in the block in which the unit is bounded. So the rows of all other units keep their numbers if the
+    unit is removed or replaced, and two neighbouring tables with this column differ by the rows of one unit, as they do without it.
+    """
 
     type: Annotated[
         Literal["text", "integer", "decimal", "boolean", "date"],
@@ -57,6 +63,19 @@ class Column:
         str | None, Key("file that lists the domain, one value on each line; replaces domain", reader=OF_TEXT)
     ] = None
     expression: Annotated[Note | None, Key("SQL scalar over other columns, from which the column is computed")] = None
+    rows_of_unit: Annotated[
+        bool,
+        Key(
+            "whether the column is the number of rows of the row's unit, before any `where` and in the blocks that may be read; it shows "
+            "how to choose max_rows",
+            reader=OF_INTEGERS,
+        ),
+    ] = False
+
+    @property
+    def computed(self) -> bool:
+        """Return whether the column is computed from others, and is no column of the data."""
+        return self.expression is not None or self.rows_of_unit
 
     @property
     def bounded(self) -> bool:
@@ -88,6 +107,8 @@ class Column:
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of keys that contradict each other, or that lack another key."""
+        if self.rows_of_unit and self.expression is not None:
+            yield ("rows_of_unit",), "rows_of_unit or expression", "both"
         if self.min is not None and self.max is not None and not self.min < self.max:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         step = self.unit_step
@@ -106,6 +127,19 @@ class Column:
                 yield ("domain",), "at least one value, all different", "none"
             elif len(set(self.domain)) < len(self.domain):
                 yield ("domain",), "at least one value, all different", "a repeated value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A public table that adds columns to the source. A row gets the values of the public row with its key, or missing values.
+
+    A join adds, drops and multiplies no row, so all bounds on a unit are as without it.
+    """
+
+    path: Annotated[str | None, Key("public file: .csv or .parquet")] = None
+    table: Annotated[str | None, Key("public table in the database of the source, in place of path")] = None
+    on: Annotated[str, Key("key: a text or integer column of the source, and the column of the same name in the public table")]
+    columns: Annotated[tuple[str, ...], Key("columns that the public table adds; [source.columns] declares their types and values")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +191,27 @@ class Source:
             "tests/release/privacy/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
         ),
         Premise(
+            "A joined table is public: its rows would be the same if any unit had other rows.",
+            "the author of the file, who lists the table in source.join",
+            "tests/release/privacy/test_joins.py::test_a_joined_table_that_is_private_is_seen",
+        ),
+        Premise(
+            "A join gives each row at most one partner, so that it multiplies no row of a unit.",
+            "release",
+            "tests/release/privacy/test_joins.py::test_a_key_in_several_rows_multiplies_nothing",
+        ),
+        Premise(
+            "Under zero-out, a blanked row counts in no query: where rows are units, those whose declared columns are all empty are "
+            "left out.",
+            "release",
+            "tests/release/privacy/test_neighbours.py::test_a_blank_row_that_counts_is_seen",
+        ),
+        Premise(
+            "The number of rows of a unit, where a column is that number, depends on the rows of the unit alone.",
+            "release",
+            "tests/release/privacy/test_neighbours.py::test_a_number_of_rows_that_depends_on_other_units_is_seen",
+        ),
+        Premise(
             "All groups of a unit are equally likely to be kept.",
             "release",
             "tests/release/privacy/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
@@ -177,9 +232,17 @@ class Source:
                 "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
                 "city": {"type": "text", "domain_file": "cities.txt"},
                 "heavy": {"type": "boolean", "expression": "spent > 100"},
+                "visits": {"type": "integer", "rows_of_unit": True, "min": 1, "max": 50},
+                "region": {"type": "text", "domain": ["west", "east"]},
             },
+            "join": [{"path": "regions.csv", "on": "state", "columns": ["region"]}],
         },
-        {"url": "postgresql:///shop", "table": "visits", "columns": {"age": {"type": "integer"}}},
+        {
+            "url": "postgresql:///shop",
+            "table": "visits",
+            "columns": {"zip": {"type": "text"}, "rural": {"type": "boolean"}},
+            "join": [{"table": "zips", "on": "zip", "columns": ["rural"]}],
+        },
     )
 
     columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with its type and values")]
@@ -203,6 +266,10 @@ class Source:
     unit: Annotated[
         str | None, Key("column that names the unit to which a row belongs; by default each row is a unit of its own", claim=True)
     ] = None
+    join: Annotated[
+        tuple[Join, ...],
+        Key("public tables, one [[source.join]] each, that add columns to the rows; their rows are about nobody", claim=True),
+    ] = ()
     output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
@@ -219,11 +286,49 @@ class Source:
             yield ("columns",), "at least one column", "none"
         if self.unit is not None and self.unit not in self.columns:
             yield ("unit",), "a column of [source.columns]", f'"{self.unit}"'
-        elif self.unit is not None and self.columns[self.unit].expression is not None:
+        elif self.unit is not None and self.columns[self.unit].computed:
             yield ("unit",), "a column of the data", "a computed column"
         for name, column in self.columns.items():
+            if column.rows_of_unit and self.unit is None:
+                yield ("columns", name, "rows_of_unit"), "unit in [source], since each row is otherwise a unit of its own", "none"
             for key, expected, wrong in column.problems():
                 yield ("columns", name, *key), expected, wrong
+        for number, join in enumerate(self.join):
+            for key, expected, wrong in self._join_problems(join, [name for other in self.join[:number] for name in other.columns]):
+                yield ("join", number, *key), expected, wrong
+
+    def _join_problems(self, join: Join, joined: Sequence[str]) -> Iterator[Problem]:
+        """Yield the problems of a join. joined: columns of the joins before it."""
+        if (join.path is None) == (join.table is None):
+            yield ("path",), "path or table", "neither" if join.path is None else "both"
+        elif (join.path is not None and join.path == self.path) or (join.table is not None and join.table == self.table):
+            yield ("path" if join.table is None else "table",), "a public table", "the table of the source, which is private"
+        key = self.columns.get(join.on)
+        if key is None or key.type not in (TEXT, "integer"):
+            yield (
+                ("on",),
+                "a column of [source.columns] of type text or integer",
+                f'"{join.on}"' + (f", which is {key.type}" if key else ""),
+            )
+        if not join.columns:
+            yield ("columns",), "at least one column", "none"
+        for position, name in enumerate(join.columns):
+            column = self.columns.get(name)
+            if column is None:
+                yield ("columns", position), "a column that [source.columns] declares", f'"{name}", which it does not'
+            elif column.computed:
+                yield ("columns", position), "a column that is not computed", f'"{name}", which is computed'
+            elif name in (join.on, self.unit):
+                which = "the unit" if name == self.unit else "the key of the join"
+                yield ("columns", position), "a column that the public table adds", f'"{name}", which is {which}'
+            elif name in (*joined, *join.columns[:position]):
+                yield ("columns", position), "different columns in all joins", f'"{name}" again'
+
+
+def stored_columns(columns: Mapping[str, Column], joins: Sequence[Join]) -> tuple[str, ...]:
+    """Return the names of the columns that the table must have. All other columns are computed or joined."""
+    joined = {name for join in joins for name in join.columns}
+    return tuple(name for name, column in columns.items() if not column.computed and name not in joined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +416,8 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem."""
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
-        yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
+        hint = '; expression = "cast({} as bigint)" makes an integer column of it, from 0 to 1' if column.type == "boolean" else ""
+        yield (key,), "a column of numbers", f'"{name}", which is {column.type}{hint.format(name)}'
     elif column is not None and column.unit_step is None:
         yield (key,), f"step in [source.columns.{name}], since values are added in whole steps", f'"{name}", which declares none'
 

@@ -15,9 +15,10 @@ from dpcli.sessions.folder import replace_file
 from dpcli.sessions.priced import fingerprint
 
 Value = float | int | str | bool | None
-# Names of two files in the folder of a release.
+# Names of files in the folder of a release.
 ANSWERS = "answers.json"
 STATEMENT = "statement.md"
+CROISSANT = "croissant.json"
 
 
 @dataclass(frozen=True, slots=True)

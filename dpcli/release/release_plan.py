@@ -16,7 +16,8 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, rows_of_blocks
 from dpcli.release.data_source import Source, declared_keys_of, folder_of
-from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
+from dpcli.release.engines.source_files import public_digest
+from dpcli.release.query_answer import ANSWERS, CROISSANT, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries
 from dpcli.sessions.charged import RUN
 from dpcli.sessions.folder import LOCK, missing_folders
@@ -79,8 +80,14 @@ class ReleasePlan(PricedFile):
         fixed, *pattern = re.split(r"[*?[]", os.path.join(folder_of(self.path), path), maxsplit=1)
         return os.path.realpath(os.path.dirname(fixed) if pattern else fixed)
 
+    @property
+    def joined(self) -> dict[str, str]:
+        """The SHA-256 digests of the public files that are joined with the source, by their paths. Raises InputError as `public_digest`."""
+        paths = [join.path for join in self.source.join if join.path is not None]
+        return {path: public_digest(path, folder_of(self.path)) for path in paths}
+
     def fingerprint(self) -> str:
-        """Return a digest of everything, except the data, on which the answers depend. A different digest means a different release."""
+        """Return a digest of everything, except private data, on which the answers depend. Another digest means another release."""
         keys_in_files = {
             name: declared_keys_of(column, name, folder_of(self.path))
             for name, column in self.source.columns.items()
@@ -92,6 +99,8 @@ class ReleasePlan(PricedFile):
             "query": [plain(priced.query) for priced in self.queries],
             "keys": plain(keys_in_files),
         }
+        if self.joined:
+            dependencies["joined"] = self.joined
         if self.window is not None:
             dependencies["window"] = {"blocks": list(self.window.blocks), **self.window.family}
         return fingerprint(dependencies)
@@ -197,15 +206,16 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
             "without --ledger and without privacy.window, and charge the release by dpcli budget spend --window"
         )
     declared = source.columns.get(family.column)
-    if declared is not None and declared.expression is not None:
+    joined = any(family.column in join.columns for join in source.join)
+    if joined or (declared is not None and declared.expression is not None):
         raise InputError(
             f"{place}: source.columns.{family.column}: expected a column of the data, since it defines the blocks of the ledger, found a "
-            "computed column"
+            f"{'joined' if joined else 'computed'} column"
         )
     return rows
 
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
     """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
-    files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
+    files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, CROISSANT, RUN, LOCK))
     return (*files, *missing_folders(plan.folder))

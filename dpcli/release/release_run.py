@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, LedgerError
 from dpcli.release.group_keys import in_declared_order
-from dpcli.release.query_answer import STATEMENT, StoredAnswers, store, stored_answers
+from dpcli.release.query_answer import CROISSANT, STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
 from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason
 from dpcli.sessions.folder import exclusive, replace_file
@@ -63,7 +63,8 @@ def release(
         stored = stored_answers(plan.folder)
         if stored is not None:
             _require_stored_by(stored, session, plan)
-            _write_statement(plan, stored.answers)
+            _require_charged_to(ledger, session)
+            _write_documents(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
         if session.counted:
@@ -75,7 +76,7 @@ def release(
             store(plan.folder, StoredAnswers(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
-        _write_statement(plan, answers)
+        _write_documents(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
 
@@ -98,7 +99,9 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         session = open_session(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
-        of_release = "the file" if plan.window is None else "the file and the window"
+        of_release = " and ".join(
+            ("the file", *["the joined tables"] * bool(plan.joined), *["the window"] * (plan.window is not None))
+        )
         raise InputError(
             f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
             f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
@@ -128,35 +131,46 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
         raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {NEW_RELEASE}")
 
 
-def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
-    """Write the statement into the folder of the answers, unless it exists. Raises LedgerError if it cannot be written."""
+def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
+    """Write the statement and the Croissant description into the folder of the answers, each unless it exists.
+
+    Raises:
+        LedgerError: A file cannot be written.
+    """
+    from dpcli.release.documents.croissant import croissant
     from dpcli.release.documents.release import statement
 
-    path = os.path.join(plan.folder, STATEMENT)
-    if os.path.lexists(path):
-        return
-    try:
-        replace_file(path, statement(plan, answers).encode())
-    except OSError as error:
-        raise LedgerError(
-            f"{path}: cannot be written ({error.strerror}): the answers are stored, and the next call returns them"
-        ) from None
+    for name, text_of in ((STATEMENT, statement), (CROISSANT, croissant)):
+        path = os.path.join(plan.folder, name)
+        if os.path.lexists(path):
+            continue
+        try:
+            text = text_of(plan, answers)
+            if text is not None:
+                replace_file(path, text.encode())
+        except OSError as error:
+            raise LedgerError(
+                f"{path}: cannot be written ({error.strerror}): the answers are stored, and the next call returns them"
+            ) from None
 
 
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     """Raise LedgerError unless the ledger states that the charge was made and the release was not started.
 
-    A release that was started may have read the data. The folder records that the ledger was charged. A ledger without the charge is
-    another ledger, or was restored from an earlier state.
+    A release that was started may have read the data.
     """
-    run = None if ledger is None else ledger.state().runs.get(session.run)
-    if ledger is not None and run is None:
+    _require_charged_to(ledger, session)
+    if ledger is None or ledger.state().runs[session.run].status != "reserved":
+        raise LedgerError(f"{plan.folder}: this release {LOST}")
+
+
+def _require_charged_to(ledger: Ledger | None, session: Session) -> None:
+    """Raise LedgerError if the ledger does not have the run of the session, whose charge the folder records."""
+    if ledger is not None and session.run not in ledger.state().runs:
         raise LedgerError(
             f'dataset "{ledger.dataset}": the ledger has no run {session.run[:12]}, which this release was charged as: it is another '
-            "ledger, or was restored to an earlier state"
+            f"ledger, or was restored to an earlier state; {NEW_RELEASE}"
         )
-    if run is None or run.status != "reserved":
-        raise LedgerError(f"{plan.folder}: this release {LOST}")
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:

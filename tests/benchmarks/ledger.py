@@ -1,6 +1,9 @@
 """Sixteen processes that spend from one ledger while they are killed, and how many charges per second there are without that.
 
     python -m tests.benchmarks.ledger [sqlite] [postgres]
+    python -m tests.benchmarks.ledger endure KILLS ENDS [sqlite] [postgres]
+
+`endure` spends small ledgers to their cap while processes are killed, and sessions of the server are ended, until there were that many.
 
 Every charge is one durable transaction; its cost is stated and not computed, so that the ledger's own work is what is measured. Each
 worker notes the key before it asks and the acknowledgement after, both synced: two syncs per charge beside the ledger's own. In
@@ -11,9 +14,12 @@ charge, or a cap that was passed or not reached, ends the measurement with an er
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -23,10 +29,14 @@ from dpcli.ledger.stores.places import init
 from tests.ledger.filters.setting import DATASET, terms
 from tests.ledger.postgres import cluster as servers
 from tests.ledger.postgres.cluster import Cluster
-from tests.ledger.spenders import COST, Struggle, judged, struggle
+from tests.ledger.spenders import COST, Struggle, judged, lines, started, struggle
 
 WORKERS, SECONDS, PAUSE = 16, 10.0, 0.02
-CAP = 1.5
+CAP, ENDURED = 1.5, 0.05
+END_ONE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND backend_type = 'client backend' ORDER BY random() LIMIT 1"
+)
 UNDISTURBED = ((1, 0.5), (16, 0.5))  # workers, cap
 
 
@@ -78,7 +88,46 @@ def measure(url: str, cap: float, workers: int, seconds: float, midway: Callable
     return judged(url, found, Decimal(repr(cap))), found
 
 
+def end_sessions(url: str, notes: Path) -> None:
+    """End a session of the database now and then, for ever, and note each."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        while True:
+            time.sleep(random.expovariate(0.1 / PAUSE))
+            if connection.execute(END_ONE).fetchone() == (True,):
+                with notes.open("a") as file:
+                    file.write("ended\n")
+
+
+def endure(name: str, kills: int, ends: int) -> None:
+    """Spend ledgers to their cap until `kills` processes were killed and `ends` sessions ended. A lost or doubled charge raises."""
+    killed, ended, rounds, spends = 0, 0, 0, 0
+    with BACKENDS[name]() as (place, _):
+        while killed < kills or (name == "postgres" and ended < ends):
+            url = place()
+            init(url, DATASET, terms(ENDURED)).store.close()
+            with tempfile.TemporaryDirectory() as folder:
+                notes = Path(folder, "ended")
+                ender = started(lambda url=url, notes=notes: end_sessions(url, notes)) if name == "postgres" else None  # type: ignore[misc]
+                try:
+                    found = struggle(url, Path(folder), 6, 0.0, PAUSE, least=20)
+                finally:
+                    if ender is not None:
+                        os.kill(ender, signal.SIGKILL)
+                        os.waitpid(ender, 0)
+                ended += len(lines(notes))
+            spends += judged(url, found, Decimal(repr(ENDURED)))
+            killed, rounds = killed + found.kills, rounds + 1
+            words = f"{rounds} caps reached exactly by {spends} charges, none lost or doubled"
+            print(f"{name}: {killed} kills, {ended} sessions ended, {words}", flush=True)  # noqa: T201
+
+
 def main(names: list[str]) -> None:
+    if names[:1] == ["endure"]:
+        for name in names[3:] or BACKENDS:
+            endure(name, int(names[1]), int(names[2]))
+        return
     print(f"each charge costs {COST}; fsync of {tempfile.gettempdir()} included")  # noqa: T201
     for name in names:
         with BACKENDS[name]() as (place, midway):

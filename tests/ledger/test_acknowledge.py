@@ -48,7 +48,7 @@ def test_a_finding_is_answered_word_for_word_and_stays_in_sight(place: Place) ->
     assert (json.loads(one.out)["problems"], json.loads(one.out)["acknowledged"]) == ([second], [{"finding": first, "entry": 5}])
     assert acknowledge(place, second)[0] == 0
     done = dpcli("budget", "verify", place.url)
-    assert done.code == 0 and "2 problems acknowledged" in done.out and first in done.out and second in done.out
+    assert done.code == 0 and "2 problems answered" in done.out and first in done.out and second in done.out
     log = dpcli("budget", "log", place.url, "-f", "json").out
     assert "the board knows" in log and log.count('"acknowledge"') == 2
     with open_ledger(place.url, DATASET) as ledger:

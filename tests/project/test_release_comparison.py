@@ -24,7 +24,13 @@ PAGE = (ROOT / ".github" / "docs" / "release-comparison.md").read_text("utf-8")
 SYSTEMS = ["", "dpcli", "OpenDP", "Tumult Analytics", "PipelineDP", "SmartNoise SQL"]
 COSTS = {"epsilon", "rho", "weight", "error"}
 STATES, REASONS = ["CA", "NY", "TX", "WA"], {"check-up", "cold", "injury", "vaccination"}
-KEYS: dict[str, list[Any]] = {"state": STATES, "month": list(range(1, 13)), "dear": [False, True], "senior": [False, True]}
+KEYS: dict[str, list[Any]] = {
+    "state": STATES,
+    "month": list(range(1, 13)),
+    "dear": [False, True],
+    "senior": [False, True],
+    "region": ["west", "south", "east"],
+}
 LEDGER = ("--adjacency", "add-remove", "--epsilon", "10")
 OPENED = {
     "visits.db": ("--dataset", "visits", "--unit", "patient", "--delta", "1e-6", "--filter", "zcdp"),
@@ -131,6 +137,7 @@ def test_what_the_page_says_of_dpcli_runs(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "visits.toml").write_text(re.findall(r"(?ms)^```toml visits.toml\n(.*?)^```$", PAGE)[0])
     for name in ("clinic-weeks.toml", "clinic-weeks.csv"):
         (tmp_path / name).write_bytes((ROOT / "examples" / name).read_bytes())
+    (tmp_path / "regions.csv").write_text("state,region\nCA,west\nWA,west\nTX,south\nNY,east\n")
     measures, commands = set(), 0
     for place, (feature, words, *_) in enumerate(rows()):
         for code in re.findall("`(dpcli[^`]*)`", words):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import io
 import json
 import posixpath
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -56,9 +58,22 @@ def test_everything_has_a_page() -> None:
 def test_every_task_is_answered_by_a_command() -> None:
     """Commands after a $ are run by test_docs.py; those without one need what the reader has: a checkpoint, a repository, a loop."""
     tasks = [task.name for task in site().TASKS]
-    blocks = {name: re.findall(r"(?ms)^```(console|sh|yaml)", pages()[f"how-to/{name}.md"]) for name in tasks}
+    blocks = {name: re.findall(r"(?ms)^```(console|sh|yaml|python)", pages()[f"how-to/{name}.md"]) for name in tasks}
     assert [name for name in tasks if not blocks[name]] == []
     assert sum("console" in kinds for kinds in blocks.values()) >= 12, blocks
+
+
+@pytest.mark.long
+def test_a_page_leads_to_the_files_of_its_commands() -> None:
+    files = set(zipfile.ZipFile(io.BytesIO(site()._archive())).namelist())
+    named = 0
+    for place, text in pages().items():
+        commands = "".join(re.findall(r"(?ms)^```(?:console|sh)\n(.*?)^```", text))
+        words = set(re.findall(r"(?<!\S)examples/[\w./-]+", commands))
+        if place.startswith(("how-to/", "tutorial", "explanation/")) and words:
+            assert words <= files and "examples.zip)" in text, (place, words - files)
+            named += len(words)
+    assert named > 20
 
 
 def places_of(navigation: object) -> list[str]:
@@ -81,7 +96,7 @@ def test_a_link_leads_to_a_page() -> None:
     for place, text in pages().items():
         for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"(?ms)^```.*?^```$|`[^`\n]*`", "", text)):
             target = link.partition("#")[0]
-            if not re.match(r"\w+:", link) and target and target != "../documents.json":
+            if not re.match(r"\w+:", link) and target and target not in ("../documents.json", "../examples.zip", "examples.zip"):
                 assert posixpath.normpath(posixpath.join(posixpath.dirname(place), target)) in pages(), (place, link)
                 count += 1
     assert count > 100

@@ -35,7 +35,7 @@ def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[PricedQuery,
     """A question, and whether units have several rows; None where the file is refused."""
     by_unit, adjacency = draw.random() < 0.6, draw.choice(list(Adjacency))
     whose = {"unit": "visitor", "max_contributions": 10} if by_unit else {"unit": "example"}
-    source = {"path": "rows.csv", "columns": columns(draw), **({"unit": "who"} if by_unit else {})}
+    source = {"path": "rows.csv", "columns": columns(draw, by_unit), **({"unit": "who"} if by_unit else {})}
     document = {
         "format": 1,
         "privacy": {"adjacency": adjacency.value, "delta": 1e-6, **whose},
@@ -65,7 +65,7 @@ SIZES = {"state": 3, "vip": 2, "small": 3, "big": 2}
 DOUBLES = (None, -3.0, -0.75, -0.5, 0.0, 0.1, 0.24, 0.25, 0.3, 0.55, 1.0, 1.7, math.nan, math.inf, -0.0, 1e308)
 
 
-def columns(draw: random.Random) -> dict[str, dict[str, Any]]:
+def columns(draw: random.Random, by_unit: bool) -> dict[str, dict[str, Any]]:
     """What is declared of TYPES, and of columns that are computed from them."""
 
     def numbers(least: float, span: float, **more: Any) -> dict[str, Any]:
@@ -82,15 +82,16 @@ def columns(draw: random.Random) -> dict[str, dict[str, Any]]:
         "money": numbers(
             draw.choice([-1.5, 0, 0.25, 1]), draw.choice([0.5, 1, 1.3]), type="decimal", step=draw.choice([0.1, 0.25, 0.3])
         ),
-        "half": numbers(-1, 2.5, type="decimal", step=0.5, expression="age / 2"),
+        "half": numbers(-1, 2.5, type="decimal", step=0.5, expression=draw.choice(["age / 2", "coalesce(age, 3) / 2"])),
         "big": {"type": "boolean", "expression": "age > 1"},
+        **({"visits": numbers(1, draw.choice([1, 2, 5]), type="integer", rows_of_unit=True)} if by_unit else {}),
         "wide": {"type": "integer", "expression": "age"},
     }
 
 
 def question(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]:
     """A [[query]] table."""
-    table = {"name": "q", "measure": measure, **_own(measure, draw)}
+    table = {"name": "q", "measure": measure, **_own(measure, draw, by_unit)}
     if draw.random() < 0.4 and "count" not in table:
         table["where"] = draw.choice(CONDITIONS)
     keyed = bool(table.get("by")) or measure in ("histogram", "mode", "top-k") or (measure == "threshold" and "column" in table)
@@ -109,9 +110,12 @@ def _cost(measure: str, table: dict[str, Any], draw: random.Random) -> dict[str,
     return draw.choice([*possible, *targets])  # type: ignore[no-any-return]
 
 
-def _own(measure: str, draw: random.Random) -> dict[str, Any]:
+def _own(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]:
     """The measure's own keys."""
-    number, key = {"column": draw.choice(["age", "money", "half"])}, {"column": draw.choice(list(SIZES))}
+    number, key = (
+        {"column": draw.choice(["age", "money", "half", *(["visits"] if by_unit else [])])},
+        {"column": draw.choice(list(SIZES))},
+    )
     noise = {"noise": draw.choice(["laplace", "gaussian"])} if draw.random() < 0.4 else {}
     by = {"by": draw.sample(list(SIZES), draw.choice([0, 0, 1, 2])), **noise}
     apart = {"by": draw.sample([name for name in SIZES if name != key["column"]], draw.choice([0, 1, 2]))}
@@ -194,12 +198,19 @@ def table(draw: random.Random, by_unit: bool) -> list[Row]:
     return [row(draw, draw.choice(["u0", "u1", "u2", None, ""]) if by_unit else None) for _ in range(draw.choice([1, 2, 4, 7]))]
 
 
-def neighbour(draw: random.Random, rows: list[Row], by_unit: bool, replaced: bool) -> list[Row]:
-    """Without one of its units, or with other rows of it, under its name or another one."""
+BLANK: Row = (None,) * len(TYPES)
+
+
+def neighbour(draw: random.Random, rows: list[Row], by_unit: bool, adjacency: Adjacency) -> list[Row]:
+    """Without one of its units, or with blank rows in its place, or with other rows of it, under its name or another one."""
+    replaced = adjacency is Adjacency.REPLACE_ONE
     if not by_unit:
         place = draw.randrange(len(rows))
-        return [*rows[:place], *rows[place + 1 :], *([row(draw, None)] if replaced else [])]
+        new = {Adjacency.REPLACE_ONE: [row(draw, None)], Adjacency.ZERO_OUT: [BLANK]}.get(adjacency, [])
+        return [*rows[:place], *rows[place + 1 :], *new]
     unit = draw.choice(sorted({each[0] for each in rows if each[0]}) or ["u0"])
     others = [each for each in rows if each[0] != unit]
     name = draw.choice([unit, "another"])
+    if adjacency is Adjacency.ZERO_OUT:
+        return [*others, *(BLANK for each in rows if each[0] == unit)]
     return [*others, *(row(draw, name) for _ in range(draw.choice([0, 1, 2, 4]) if replaced else 0))]

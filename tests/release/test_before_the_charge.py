@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from dpcli.release.documents.release import plan_document
 from dpcli.release.release_plan import plan_of, require_expressions
 from dpcli.release.release_run import release
 from tests.cases import of_each
+from tests.command import dpcli as run
 from tests.inline import text_of
 from tests.ledger.filters.setting import DATASET, terms
 from tests.release.tables.files import COLUMNS, document
@@ -60,10 +64,31 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any
 }
 
 
+FILES = {
+    "sizes.csv": "city,size\nA,1\nB,2\n,3\n,4\n",
+    "twice.csv": "city,size\nA,1\nB,2\nA,1\n",
+    "digits.csv": "age,size\n44,1\n044,1\n",
+    "quote.csv": 'city,size\nA,1\nB,"2\n',
+    "short.csv": "city,size\nA,1\nB\n",
+    "keys.csv": "city\nA\n",
+    "columns.csv": "city,size,size\nA,1,1\n",
+    "nothing.csv": "",
+    "names.csv": "city,size,name\nA,1,1\n",
+    "long.csv": f"city,size\n{'A' * 999},1\n{'A' * 999},1\n",
+    "broken.parquet": "PAR1",
+    "sizes.duckdb": "",
+}
+
+
 def file(folder: Path, query: Mapping[str, Any], columns: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     (folder / "visits.csv").write_text(f"{','.join(COLUMNS)}\nsecret-one,CA,A,Ann,44,1.50\n")
     (folder / "visits.xlsx").write_text("")
     (folder / "cities.txt").write_text("A\nB\nC\n")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    if not (folder / "folder.csv").exists():
+        (folder / "folder.csv").mkdir()
+        os.mkfifo(folder / "pipe.csv")
     tables = document({**COUNT, **query}, by_unit=False)
     tables["source"].update({"output": str(folder / "out"), "columns": {**tables["source"]["columns"], **columns}, **source})
     tables["privacy"]["delta"] = query.get("delta", 0)
@@ -91,6 +116,78 @@ def test_the_dry_run_counts_the_values_of_a_domain_file(tmp_path: Path) -> None:
     query, columns, source = WRONG["more values than a file has"]
     with pytest.raises(InputError, match=r'query "adults": top: expected at most the 3 values in cities.txt, found 5'):
         plan_document(plan_of(file(tmp_path, query, columns, source)))
+
+
+SIZED = {"size": {"type": "integer"}}
+
+
+def joining(**keys: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """A public table that adds a column of whole numbers to each city."""
+    return {}, SIZED, {"join": [{"path": "sizes.csv", "on": "city", "columns": ["size"], **keys}]}
+
+
+JOINS: dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str]] = {
+    "no file": (joining(path="none.csv"), "none.csv: cannot be read: No such file"),
+    "a key twice": (
+        joining(path="twice.csv"),
+        'twice.csv: expected each "city" in one row, as it is the key of a join, found "A" in 2 rows',
+    ),
+    "a long key twice": (joining(path="long.csv"), f'found "{"A" * 57}..." in 2 rows'),
+    "no parquet": (joining(path="broken.parquet"), "broken.parquet: a file cannot be read to its end"),
+    "a key twice, whatever its digits are": (joining(path="digits.csv", on="age"), "found 44 in 2 rows"),
+    "an open quote": (joining(path="quote.csv"), "quote.csv: a cell has misplaced or unclosed quotes"),
+    "a short line": (joining(path="short.csv"), "short.csv: the joined table cannot be read to its end"),
+    "no key": (joining(on="state"), 'sizes.csv: expected one column "state" in the first line, found none'),
+    "no column": (joining(path="keys.csv"), 'keys.csv: expected one column "size" in the first line, found none'),
+    "a column twice": (joining(path="columns.csv"), 'columns.csv: expected one column "size" in the first line, found 2'),
+    "nothing": (joining(path="nothing.csv"), 'nothing.csv: expected one column "city" in the first line, found none'),
+    "a folder": (joining(path="folder.csv"), "source.join.path: "),
+    "a pipe": (joining(path="pipe.csv"), "expected a regular file, found a pipe"),
+    "several files": (joining(path="s*.csv"), "s*.csv: expected one .csv or .parquet file, found 2 (csv)"),
+    "a database": (joining(path="sizes.duckdb"), "sizes.duckdb: expected one .csv or .parquet file, found 1 (duckdb)"),
+    "an address": (joining(path="https://example.org/sizes.csv"), "expected files on this machine, found an address"),
+    "a table without a database": (
+        ({}, SIZED, {"join": [{"table": "sizes", "on": "city", "columns": ["size"]}]}),
+        'source.join.table: expected path where the source is no database, found "sizes"',
+    ),
+    "a path and a table": (joining(table="sizes"), "source.join[1].path: expected path or table, found both"),
+    "the data themselves": (joining(path="visits.csv"), "source.join[1].path: expected a public table"),
+    "a column of the data": (
+        joining(path="names.csv", columns=["size", "name"]),
+        'visits.csv: expected no column "name", as names.csv adds it, found one',
+    ),
+    "a key of decimals": (joining(on="spent"), 'text or integer, found "spent", which is decimal'),
+    "a key that the join adds": (joining(on="size"), 'found "size", which is the key of the join'),
+    "the unit": (
+        ({**LIMITS}, SIZED, {**joining(columns=["visitor"])[2], "unit": "visitor"}),
+        'found "visitor", which is the unit',
+    ),
+    "an undeclared column": (joining(columns=["sise"]), 'a column that [source.columns] declares, found "sise"'),
+    "a column that two tables add": (({}, SIZED, {"join": joining()[2]["join"] * 2}), 'found "size" again'),
+}
+
+
+@pytest.mark.long
+@of_each("wrong", JOINS)
+def test_a_join_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> None:
+    asked, words = JOINS[wrong]
+    assert words in refused(tmp_path, *asked)
+
+
+@pytest.mark.long
+def test_a_joined_file_is_named_with_its_digest_and_is_part_of_the_release(tmp_path: Path) -> None:
+    path = file(tmp_path, {"where": "size = 1"}, *joining()[1:])
+    (plan := plan_of(path)).fingerprint()
+    assert release(plan).fresh and not release(plan_of(path)).fresh
+    digest = hashlib.sha256((tmp_path / "sizes.csv").read_bytes()).hexdigest()
+    for flags in (("--dry-run",), ()):
+        (joined,) = json.loads(run("release", *flags, path, "-f", "json").out)["joined"]
+        assert joined == {"path": "sizes.csv", "sha256": digest}
+    words = f"sizes.csv (SHA-256 {digest}) adds size by city: the file declares that its rows are about nobody"
+    assert words in (tmp_path / "out" / "statement.md").read_text() and words in str(plan_document(plan).notes)
+    (tmp_path / "sizes.csv").write_text("city,size\nA,2\n")
+    with pytest.raises(InputError, match="expected the file and the joined tables with which this release began, found a"):
+        release(plan_of(path))
 
 
 def test_a_mended_file_is_answered_in_the_same_folder(tmp_path: Path) -> None:

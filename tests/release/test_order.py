@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
+import json
 import os
 import shutil
+import tomllib
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +21,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.release import release_run as running
 from dpcli.release.aggregate import Aggregation, Total, Totals
-from dpcli.release.query_answer import ANSWERS, STATEMENT
+from dpcli.release.query_answer import ANSWERS, CROISSANT, STATEMENT
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, plan_of
 from dpcli.release.release_run import release
 from dpcli.sessions.charged import RUN, Session
@@ -41,6 +45,8 @@ class Table:
     def check(self, aggregation: Aggregation) -> None: ...
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None: ...
+
+    def require_joinable(self) -> None: ...
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         Table.asked += 1
@@ -189,7 +195,7 @@ def test_a_ledger_that_does_not_know_the_charge_is_not_charged_instead(tmp_path:
         for lost in (False, True):
             if lost:
                 os.remove(tmp_path / "out" / ANSWERS)
-            with pytest.raises(LedgerError, match=r"which no entry has|it is another ledger, or was restored"):
+            with pytest.raises(LedgerError, match="it is another ledger, or was restored"):
                 release(plan(tmp_path), other)
         assert not other.state().runs
     assert Table.asked == 1
@@ -245,6 +251,38 @@ def test_a_statement_that_is_gone_is_written_again(tmp_path: Path) -> None:
     (tmp_path / "out" / STATEMENT).unlink()
     release(plan(tmp_path))
     assert (tmp_path / "out" / STATEMENT).read_text() == said
+
+
+REQUIRED = {
+    "@context",
+    "@type",
+    "conformsTo",
+    "description",
+    "license",
+    "name",
+    "url",
+    "creator",
+    "datePublished",
+}  # by Croissant 1.0
+
+
+def test_a_release_is_described_once_the_file_states_what_that_takes(tmp_path: Path) -> None:
+    """Also after the release, of which nothing is drawn again; a description that is there is kept."""
+    stated = {"license": "CC0", "url": "https://example.org", "controller": "a clinic", "published": datetime.date(2026, 11, 29)}
+    file, folder = Path(plan(tmp_path).path), tmp_path / "out"
+    tables = tomllib.loads(file.read_text())
+    for missing in (*stated, None):
+        disclosure = {key: value for key, value in stated.items() if key != missing}
+        file.write_bytes(text_of({**tables, "disclosure": disclosure}))
+        release(plan_of(str(file)))
+        assert (folder / CROISSANT).exists() == (missing is None), missing
+    described = json.loads((folder / CROISSANT).read_text())
+    assert described.keys() == REQUIRED | {"distribution"} and "epsilon <= 0.50000 at delta = 0.0" in described["description"]
+    files = {file["contentUrl"]: file["sha256"] for file in described["distribution"]}
+    assert files == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (ANSWERS, STATEMENT)}
+    (folder / CROISSANT).write_text("{}")
+    release(plan_of(str(file)))
+    assert (folder / CROISSANT).read_text() == "{}" and Table.asked == 1
 
 
 def test_two_at_once_under_one_key_draw_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,22 @@ def test_a_table_is_answered_once_and_remembered(tmp_path: Path, books: Ledger) 
     assert json.loads((tmp_path / "out" / "answers.json").read_text())["run"] == "monday"
 
 
+@pytest.mark.long
+def test_a_table_is_joined_with_a_public_file(tmp_path: Path, books: Ledger) -> None:
+    """The file is that of the pipeline's folder; a key twice is refused before the charge, and a table of a database always."""
+    (tmp_path / "cities.csv").write_text("city,size\nA,4\nB,5\n")
+    size, join = {"size": {"type": "integer"}}, {"path": "cities.csv", "on": "city", "columns": ["size"]}
+    path = file(tmp_path, {**COUNT, "where": "size = 4"}, columns={**COLUMNS, **size}, join=[join])
+    assert abs(dpcli.release(relation(), path).answers[0].rows[0].value - 3000) < 200
+    (tmp_path / "cities.csv").write_text("city,size\nA,4\nA,4\n")
+    of_database = {"table": "cities", "on": "city", "columns": ["size"]}
+    for joined, words in ((join, "found 'A' in 2 rows"), (of_database, "source.join.table: expected path")):
+        path = file(tmp_path, {**COUNT, "where": "size = 5"}, columns={**COLUMNS, **size}, join=[joined])
+        with pytest.raises(InputError, match=words):
+            dpcli.release(relation(), path, ledger=tmp_path / "ledger.db", out=tmp_path / "other")
+    assert charged(tmp_path) == 0
+
+
 def test_another_release_that_does_not_fit_is_denied_and_reads_nothing(
     tmp_path: Path, books: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +210,10 @@ def test_a_frame_has_a_column_for_each_key(tmp_path: Path, monkeypatch: pytest.M
     ]
     assert [row["value"] for row in rows] == [each.value for answer in answers.answers for each in answer.rows]
     assert rows[0]["lower"] <= rows[0]["value"] <= rows[0]["upper"] and rows[0]["confidence"] == 0.95
+    assert answers.frame("states") == answers.rows("states") == rows[1:3]
+    assert [*answers.rows("age")[0]] == ["query", "measure", "value", "lower", "upper", "confidence"]
+    with pytest.raises(InputError, match="expected one of 'adults', 'states', 'age', 'common', found 'stats'"):
+        answers.frame("stats")
 
 
 @pytest.mark.needs("pandas")

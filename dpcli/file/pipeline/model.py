@@ -115,6 +115,8 @@ class Disclosure:
     retention: Annotated[Prose | None, Key("how long raw data and intermediate results are kept")] = None
     utility: Annotated[Prose | None, Key("how accurate the release is, and how that was measured")] = None
     bias: Annotated[Prose | None, Key("effect of noise and clipping on small groups")] = None
+    license: Annotated[str | None, Key("licence of the answers of dpcli release, best as a URL; croissant.json states it")] = None
+    url: Annotated[str | None, Key("web page of the answers of dpcli release; croissant.json states it")] = None
 
 
 @dataclass(frozen=True, slots=True)

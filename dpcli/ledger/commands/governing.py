@@ -1,4 +1,4 @@
-"""The commands `dpcli budget amend`, quota, rate, approve, refuse, retire and acknowledge, which decide what may be charged."""
+"""The commands `dpcli budget amend`, quota, rate, approve, refuse, retire, correct and acknowledge, which decide what may be charged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dpcli.ledger.commands.budget import (
     answer,
     answer_options,
     dataset_option,
+    delta_option,
     ledger_argument,
     proposing_option,
     raising_options,
@@ -177,7 +178,7 @@ def acknowledge(ledger: str, finding: str, dataset: str | None, why: str, expire
 
     FINDING is compared word for word with what `verify` finds now, which takes as long as `verify`. The entry in the chain states who
     answered it and why. It changes no charge: what was spent beyond the entries stays spent, and the guarantee is not what the cap says.
-    `verify` still prints the finding, and says how many are acknowledged. If another version of dpcli words the finding differently, or
+    `verify` still prints the finding, and says how many are answered. If another version of dpcli words the finding differently, or
     finds another number, it counts again. In a database this needs the role dpcli_admin.
 
     In a ledger that was opened with --two-person the command proposes the answer; another person approves it with `dpcli budget approve`.
@@ -187,6 +188,32 @@ def acknowledge(ledger: str, finding: str, dataset: str | None, why: str, expire
 
     with progress() as report:
         return answer(ledger, dataset, lambda book: acknowledge(book, finding, why, report, expires), **output)
+
+
+@subcommand(
+    "correct",
+    ledger_argument,
+    click.argument("key"),
+    click.argument("file"),
+    dataset_option,
+    delta_option,
+    reason_option("Reason why the price was wrong.", required=True),
+    answer_options,
+)
+def correct(ledger: str, key: str, file: str, dataset: str | None, delta: float | None, why: str, **output: Any) -> int:
+    """Charge what is missing from the price of the run KEY, which in truth was the pipeline FILE, or was charged less than FILE costs.
+
+    The entry is a charge under the key "correction of entry N", which can be corrected itself. It costs the difference, on the same blocks,
+    and counts towards the quota of whoever makes it. `verify` then checks the price of FILE against both charges. It permits no further
+    noise: a run that draws noise again is charged by `spend` under a key of its own. A price is never lowered, because nobody can check
+    afterwards that the run was the cheaper one. If the difference does not fit, nothing is written, and the exit code is 1: amend the cap
+    first.
+
+    The run must have been started. In a database this needs the role dpcli_admin.
+    """
+    from dpcli.file.pipeline.read import load
+
+    return answer(ledger, dataset, lambda book: book.correct(book.key_of_run(key), load(file), why, delta), **output)
 
 
 @subcommand(

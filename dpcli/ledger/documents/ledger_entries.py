@@ -131,14 +131,14 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
         headline += f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries state"
     if result.acknowledged:
         count = len(result.acknowledged)
-        headline += f"; {count} {'problem' if count == 1 else 'problems'} acknowledged"
+        headline += f"; {count} {'problem' if count == 1 else 'problems'} answered"
     if departure is not None:
         headline += f"; {departure}"
         data["closed"] = str(departure)
     exit_code = 1 if problems else 0
     data |= {"costs": result.costs, "problems": list(problems), "notes": list(result.notes), "exit_code": exit_code}
     data["acknowledged"] = [{"finding": finding, "entry": seq} for finding, seq in result.acknowledged]
-    answered = [f"acknowledged by entry {seq}: {finding}" for finding, seq in result.acknowledged]
+    answered = [f"answered by entry {seq}: {finding}" for finding, seq in result.acknowledged]
     lines = (*problems, *answered, *result.notes)
     return Document(headline, data, "fail" if problems else "pass", notes=lines, log=lines, exit_code=exit_code)
 
@@ -218,7 +218,9 @@ def _reason(entry: LedgerEntry) -> str:
 
 
 def _origin(content: Mapping[str, Any]) -> str:
-    """Return the target or origin of a moved dataset, or when and by whom an imported run was made, in words; else ""."""
+    """Return the origin or target of an entry in words, such as when an imported run was made, or which run is corrected; else ""."""
+    if "corrects" in content:
+        return f'corrects "{content["corrects"]}"'
     if "made" in content:
         maker = f" by {content['maker']}" if "maker" in content else ""
         return f"made {content['made'].removesuffix('T00:00:00Z')}{maker}"

@@ -1,12 +1,10 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
 A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
-function `dpcli.append_all` locks the row of the dataset, and refuses the rows if others have appended since the writer read. At the
-isolation level READ COMMITTED, what the function reads after the lock includes all commits before it. At a stricter level the server
-itself refuses the rows.
-
-A writer whose rows were refused waits for its turn in the SQL function `dpcli.queue`, and then reads and appends in one transaction.
-Without it, a slow client among fast ones would never append. The server ends the transaction if the client stops for 5 seconds.
+function `dpcli.append_all` locks the row of the dataset. If others have appended since the writer read, the function seals the rows again
+after theirs, so that fast writers keep out no slow one. It refuses them (HeadMoved) if the others wrote about the same run, or about none
+as the writer does, or if the rows are no longer valid. At the isolation level READ COMMITTED, what the function reads after the lock
+includes all commits before it. At a stricter level the server itself refuses the rows.
 
 Only the SQL functions `dpcli.append` and `dpcli.take` write rows. They check each row again.
 
@@ -18,13 +16,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import StoredRow
+from dpcli.ledger.chain import StoredRow, is_sealed_again
 from dpcli.ledger.stores.postgres_connection import (
     CONNECT_SECONDS,
     MEANINGS,
@@ -49,7 +47,6 @@ SERVER_IDENTITY = (
     "WHERE datname = pg_catalog.current_database()"
 )
 SERVER_TIME = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
-QUEUE = "SELECT dpcli.queue(%s, %s)"
 APPEND = "SELECT seq, body, hash FROM dpcli.append_all(%s, %s, %s, %s, %s)"
 HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
@@ -102,7 +99,7 @@ class PostgresTail:
     """The end of one dataset's chain.
 
     Attributes:
-        new: The rows to append, which are sent when `PostgresStore.writing` ends.
+        new: The rows to append, which are sent when `PostgresStore.writing` ends, and are then the rows as the database has them.
     """
 
     store: PostgresStore
@@ -140,7 +137,7 @@ class PostgresStore:
     def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)
-        self._version, self.wrote, self._is_late = VERSION, False, False
+        self._version, self.wrote = VERSION, False
         self._connect = connection_function(url, settings, self._place)  # a closure, so that no attribute holds the password
         self._last_connection = self._new_connection()
         if not installing:
@@ -216,36 +213,24 @@ class PostgresStore:
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
         tail = PostgresTail(self, dataset)
-        try:
-            with self._turn(dataset) if self._is_late else nullcontext():
-                yield tail
-                if tail.new:
-                    self._append(dataset, tail.new)
-        except HeadMoved:
-            self._is_late = self._version == VERSION
-            raise
-        self._is_late = False
+        yield tail
+        if tail.new:
+            tail.new[:] = self._append(dataset, tail.new)
 
-    @contextmanager
-    def _turn(self, dataset: str) -> Iterator[None]:
-        """Wait until no other writer appends, and hold others off until the context ends."""
-        with self._transaction(writes=True) as connection:
-            connection.execute(QUEUE, (dataset, round(1000 * self._limits.lock)))
-            yield
-
-    def _append(self, dataset: str, rows: Sequence[StoredRow]) -> None:
-        """Append rows in one statement. Raises HeadMoved if the first row does not follow the end of the chain."""
+    def _append(self, dataset: str, rows: Sequence[StoredRow]) -> Sequence[StoredRow]:
+        """Append rows in one statement, and return them as the database has them. Raises HeadMoved if the chain must be read again."""
         wait = round(1000 * self._limits.lock)
         if self._version < VERSION:
             self._read_version()  # somebody may have upgraded the database since, and taken away dpcli.hold
         if self._version < VERSION:
             self._append_under_lock(dataset, rows, wait)
-            return
+            return rows
         values = (dataset, rows[0].seq, [row.body for row in rows], [row.hash for row in rows], wait)
         with self._transaction(writes=True, alone=True) as connection:
             stored = [StoredRow(*row) for row in connection.execute(APPEND, values).fetchall()]
-        if stored != [*rows]:
+        if len(stored) != len(rows) or not all(map(is_sealed_again, rows, stored)):
             raise LedgerError(f"{self._place}: {NOT_READ_BACK}")
+        return stored
 
     def _append_under_lock(self, dataset: str, rows: Sequence[StoredRow], wait: int) -> None:
         """Append rows to a database with earlier definitions, which lock the dataset until the end of a transaction."""

@@ -42,14 +42,16 @@ ALTER TABLE dpcli.dataset ENABLE ALWAYS TRIGGER forward;
 
 -- Who sees what. The login counts (session_user), not a role that was taken on since, nor the owner of the function that looks.
 
-CREATE FUNCTION dpcli.is_member(of_team text) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT of_team IS NULL
-    OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = of_team AND pg_has_role(session_user, r.oid, 'MEMBER'))
-$$;
+CREATE FUNCTION dpcli.is_member(of_team text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  RETURN of_team IS NULL
+    OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = of_team AND pg_has_role(session_user, r.oid, 'MEMBER'));
+END $$;
 
-CREATE FUNCTION dpcli.visible() RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT coalesce(array_agg(d.name), ARRAY[]::text[]) FROM dpcli.dataset d
-$$;
+CREATE FUNCTION dpcli.visible() RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  RETURN (SELECT coalesce(array_agg(d.name), ARRAY[]::text[]) FROM dpcli.dataset d);
+END $$;
 
 ALTER TABLE dpcli.dataset ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dpcli.dataset FORCE ROW LEVEL SECURITY;

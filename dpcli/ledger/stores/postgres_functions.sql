@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate', 'acknowledge') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota', 'rate', 'acknowledge', 'correct') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -195,10 +195,11 @@ END $$;
 
 -- A cost on each block of a window; as it is where there is none. As in dpcli.ledger.amounts.
 CREATE OR REPLACE FUNCTION dpcli.spread(cost jsonb, blocks jsonb) RETURNS TABLE (name text, base text, amount numeric)
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT m.key || coalesce('@' || b.block, ''), m.key, m.value::numeric
-  FROM jsonb_each_text(cost) m LEFT JOIN jsonb_array_elements_text(blocks) b (block) ON true
-$$;
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT m.key || coalesce('@' || b.block, ''), m.key, m.value::numeric
+    FROM jsonb_each_text(cost) m LEFT JOIN jsonb_array_elements_text(blocks) b (block) ON true;
+END $$;
 
 -- Of sums by amount and block, those on the blocks of a window.
 CREATE OR REPLACE FUNCTION dpcli.sums_on(sums jsonb, caps jsonb, blocks jsonb) RETURNS jsonb
@@ -694,6 +695,11 @@ BEGIN
     'that key is charged already');
   PERFORM dpcli.require(strpos(of_key, '//') = 0 OR starts_with(of_key, dpcli.key_scope(session_user)),
     format('expected a key of %s, which begins with %L, or one without two slashes, found %L', session_user, dpcli.key_scope(session_user), of_key));
+  IF content ? 'corrects' THEN
+    PERFORM dpcli.permit('correct');
+    PERFORM dpcli.require(content ->> 'kind' = 'spend' AND EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset
+      AND e.key = content ->> 'corrects' AND e.kind IN ('spend', 'start', 'commit')), 'expected the key of a run that was started');
+  END IF;
   PERFORM dpcli.require(privacy -> 'unit' = terms -> 'unit', 'expected a run under the ledger''s unit');
   PERFORM dpcli.require(privacy -> 'adjacency' = terms -> 'adjacency', 'expected a run under the ledger''s adjacency');
   PERFORM dpcli.require(terms -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' = terms -> 'dataset_size',
@@ -719,7 +725,7 @@ CREATE OR REPLACE FUNCTION dpcli.rate(of_dataset text) RETURNS bigint LANGUAGE s
     WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'rate' ORDER BY e.seq DESC LIMIT 1), dpcli.rules() ->> 'rate')::bigint
 $$;
 
--- What costs budget is never limited. The index entry_free counts, at whatever length of the log.
+-- What costs budget is never limited, nor is what an administrator proposes as the rate. The index entry_free counts, at whatever length of the log.
 CREATE OR REPLACE FUNCTION dpcli.check_rate(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -727,7 +733,7 @@ DECLARE
   most bigint;
   so_far bigint;
 BEGIN
-  IF dpcli.is_free(content ->> 'kind', content -> 'cost') THEN
+  IF dpcli.is_free(content ->> 'kind', content -> 'cost') AND content #>> '{asks,kind}' IS DISTINCT FROM 'rate' THEN
     most := dpcli.rate(of_dataset);
     so_far := (SELECT count(*) FROM (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND dpcli.is_free(e.kind, e.cost)
       AND e.body::jsonb ->> 'who' = session_user::text AND left(e.body::jsonb ->> 'when', 10) = today LIMIT most) one);
@@ -881,23 +887,25 @@ BEGIN
     'expected a time that is not before the last entry''s');
 END $$;
 
--- The two functions that a client calls. Both run with the rights of the owner, and look at the login.
+-- The functions that a client calls (append, append_all) run with the rights of the owner, and look at the login.
 
--- The longest, in milliseconds, for which a transaction may hold the end of a chain that another waits for. To append takes a few.
+-- The longest, in milliseconds, for which a transaction that has appended may hold the end of a chain that another waits for.
 CREATE OR REPLACE FUNCTION dpcli.patience() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT 5000
 $$;
 
--- The transactions of others that have appended and have not ended. One that copies a dataset holds up nobody, as only it sees the dataset.
+-- The transactions of others that have appended, which dpcli.mark() shows, and have not ended. A statement that still appends is not one.
 CREATE OR REPLACE FUNCTION dpcli.writers() RETURNS TABLE (process integer, transaction text)
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  WITH writing AS MATERIALIZED (
-    SELECT l.pid, l.virtualtransaction, l.relation FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-    WHERE d.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'
-  )
-  SELECT w.pid, w.virtualtransaction FROM writing w WHERE w.relation = 'dpcli.dataset'::regclass AND w.pid <> pg_backend_pid()
-    AND NOT EXISTS (SELECT FROM writing c WHERE c.virtualtransaction = w.virtualtransaction AND c.relation = 'dpcli.copying'::regclass)
+  SELECT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+  WHERE d.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'
+    AND l.relation = 'dpcli.format'::regclass AND l.pid <> pg_backend_pid()
 $$;
+
+CREATE OR REPLACE FUNCTION dpcli.mark() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  LOCK TABLE dpcli.format IN ROW EXCLUSIVE MODE;
+END $$;
 
 -- End the writers that hold on to their transactions, as far as the owner of this function may.
 CREATE OR REPLACE FUNCTION dpcli.end_writers(of_transactions text[]) RETURNS void
@@ -918,12 +926,19 @@ END $$;
 CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  stated integer := (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'lock_timeout');
-  most integer := CASE WHEN stated BETWEEN 1 AND 60000 THEN stated ELSE 60000 END;
-  waits integer[] := CASE WHEN most > dpcli.patience() THEN ARRAY[least(200, most), dpcli.patience(), most] ELSE ARRAY[most] END;
+  stated integer;
+  most integer;
+  waits integer[];
   holding text[];
   last dpcli.dataset;
 BEGIN
+  SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE SKIP LOCKED;
+  IF last.name IS NOT NULL THEN
+    RETURN last;
+  END IF;
+  stated := (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'lock_timeout');
+  most := CASE WHEN stated BETWEEN 1 AND 60000 THEN stated ELSE 60000 END;
+  waits := CASE WHEN most > dpcli.patience() THEN ARRAY[least(200, most), dpcli.patience(), most] ELSE ARRAY[most] END;
   FOR i IN 1 .. cardinality(waits) LOOP
     BEGIN
       PERFORM set_config('lock_timeout', waits[i]::text, true);
@@ -951,8 +966,8 @@ BEGIN
   END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION dpcli.append(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+CREATE OR REPLACE FUNCTION dpcli.append_one(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   content jsonb;
   wrong text;
@@ -1006,31 +1021,63 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
--- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there. Whoever appends
--- nothing sees nothing, as an owner who is a superuser sees the entries of every team.
-CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
-RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
-BEGIN
-  PERFORM dpcli.require(cardinality(bodies) >= 1, 'expected at least one entry');
-  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
-  FOR i IN 1 .. cardinality(bodies) LOOP
-    PERFORM dpcli.append(of_dataset, first_seq + i - 1, bodies[i], hashes[i]);
-  END LOOP;
-  RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= first_seq ORDER BY e.seq;
-END $$;
-
--- The end of a chain for a writer to whom others were faster: it waits its turn, and reads and appends before the transaction ends. If its
--- client stops, the server ends it. A lock on the table shows it to dpcli.writers().
-CREATE OR REPLACE FUNCTION dpcli.queue(of_dataset text, milliseconds integer) RETURNS void
+CREATE OR REPLACE FUNCTION dpcli.append(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
-  PERFORM dpcli.permit('spend');
-  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true),
-    set_config('idle_in_transaction_session_timeout', dpcli.patience()::text, true);
-  PERFORM dpcli.lock_end(of_dataset);
-  LOCK TABLE dpcli.dataset IN ROW EXCLUSIVE MODE;
+  PERFORM dpcli.append_one(of_dataset, new_seq, new_body, new_hash);
+  PERFORM dpcli.mark();
 END $$;
 
+-- The same entry at another place of the chain: with its number, the hash before it and the server's time, and not another character changed.
+CREATE OR REPLACE FUNCTION dpcli.sealed_again(body text, new_seq bigint, previous text) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT '{' || string_agg(dpcli.quoted(m.key) || ':' || CASE m.key WHEN 'seq' THEN new_seq::text WHEN 'previous' THEN dpcli.quoted(previous)
+    WHEN 'when' THEN dpcli.quoted(dpcli.now()) ELSE m.value::text END, ',' ORDER BY m.key COLLATE "C") || '}' FROM json_each(body::json) m
+$$;
+
+-- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there. Whoever appends
+-- nothing sees nothing, as an owner who is a superuser sees the entries of every team.
+-- Where others have appended since the caller read the chain, its entries follow theirs, so that fast writers keep out no slow one. The
+-- caller has to read again (DPL03) where the others wrote of the same run, or of none as it does, or where the entries are refused now.
+CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
+RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  last dpcli.dataset;
+  moved boolean;
+  start bigint := first_seq;
+BEGIN
+  PERFORM dpcli.require(cardinality(bodies) BETWEEN 1 AND 1500, 'expected 1 to 1500 entries');
+  PERFORM dpcli.check_size(b.text, 'entry') FROM unnest(bodies) b (text);
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
+  last := dpcli.lock_end(of_dataset);
+  moved := last.seq >= first_seq AND EXISTS (SELECT FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.seq = first_seq - 1 AND e.hash = bodies[1]::json ->> 'previous');
+  IF moved THEN
+    start := last.seq + 1;
+    IF EXISTS (SELECT FROM dpcli.entry e JOIN unnest(bodies) b (text) ON e.key IS NOT DISTINCT FROM b.text::json ->> 'key'
+      WHERE e.dataset = of_dataset AND e.seq >= first_seq)
+    THEN
+      RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = 'another writer was faster';
+    END IF;
+  END IF;
+  FOR i IN 1 .. cardinality(bodies) LOOP
+    IF moved THEN
+      bodies[i] := dpcli.sealed_again(bodies[i], start + i - 1, last.head);
+      hashes[i] := encode(sha256(convert_to(bodies[i], 'UTF8')), 'hex');
+      last.head := hashes[i];
+    END IF;
+    PERFORM dpcli.append_one(of_dataset, start + i - 1, bodies[i], hashes[i]);
+  END LOOP;
+  PERFORM dpcli.mark();
+  RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= start ORDER BY e.seq;
+EXCEPTION WHEN SQLSTATE 'DPL01' THEN
+  IF moved AND NOT starts_with(SQLERRM, 'over the rate') THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = SQLERRM;
+  END IF;
+  RAISE;
+END $$;
+
+DROP FUNCTION IF EXISTS dpcli.queue(text, integer);
 DROP FUNCTION IF EXISTS dpcli.hold(text, integer);
 
 -- The same data are registered once, in capitals too, whoever sees the dataset.
@@ -1053,5 +1100,5 @@ GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
 GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry, dpcli.checkpoint TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.take(text, bigint, text, text) TO dpcli_admin;
-GRANT EXECUTE ON FUNCTION dpcli.append(text, bigint, text, text), dpcli.append_all(text, bigint, text[], text[], integer),
-  dpcli.queue(text, integer) TO dpcli_spender;
+GRANT EXECUTE ON FUNCTION dpcli.append(text, bigint, text, text), dpcli.append_all(text, bigint, text[], text[], integer)
+  TO dpcli_spender;

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -89,6 +89,7 @@ class SqliteTail:
 
     connection: Any
     dataset: str
+    new: list[StoredRow] = field(default_factory=list)
 
     def after(self, seq: int) -> Sequence[StoredRow]:
         return self.page(seq, NO_LIMIT)
@@ -125,6 +126,7 @@ class SqliteTail:
         self.take(row)
         if self.after(row.seq - 1) != [row]:
             raise LedgerError(f'dataset "{self.dataset}": {NOT_READ_BACK}')
+        self.new.append(row)
 
     def take(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))

@@ -25,7 +25,7 @@ NOT_READ_BACK = "an entry was written, but cannot be read back: the ledger's def
 
 
 class HeadMoved(LedgerError):
-    """Raised if others have appended since a writer read the chain. Nothing was written, and the writer may try again."""
+    """Raised if others have appended since a writer read the chain, so that it must read again. Nothing was written."""
 
 
 def error_after_write(error: LedgerError) -> LedgerError:
@@ -49,6 +49,11 @@ class StoredCheckpoint:
 
 class Tail(Protocol):
     """The end of one dataset's chain, to which a writer appends."""
+
+    @property
+    def new(self) -> Sequence[StoredRow]:
+        """The appended rows. After the end of `Store.writing` they are as stored, possibly after rows that others appended meanwhile."""
+        ...
 
     def after(self, seq: int) -> Sequence[StoredRow]:
         """Return the rows after number `seq`, in ascending order."""
@@ -124,7 +129,7 @@ class Store(Protocol):
         """Open the end of a chain. The end of the context writes its rows durably, all or none. After an exception none is written.
 
         Raises:
-            HeadMoved: Others have appended since the writer read. A file is locked, so that others cannot.
+            HeadMoved: Others have appended since the writer read, and it must read again. A file is locked, so that others cannot.
             LedgerError: Also if a row was written that cannot be read back.
         """
         ...

@@ -43,6 +43,7 @@ def plan_document(plan: ReleasePlan) -> Document:
         "queries": list(map(_planned_data, plan.queries)),
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "fingerprint": plan.fingerprint(),
+        **_joined_data(plan),
         "exit_code": int(over),
     }
     errors = (f"{priced.query.name} ({priced.query.measure}): {priced.expected_error}" for priced in plan.queries)
@@ -62,7 +63,7 @@ def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
     notes = ["no data were read"]
     if not can_read_expressions():
         notes.append(UNREAD)
-    notes += [_unit_note(plan), *_window_note(plan)]
+    notes += [_unit_note(plan), *_window_note(plan), *_join_notes(plan)]
     if plan.window is None and plan.pipeline.privacy.window is not None:
         notes.append("the file states a window of a ledger's blocks: without --ledger nothing would be answered")
     if plan.source.path is None and plan.source.url is None:
@@ -85,9 +86,10 @@ def outcome_document(result: ReleaseOutcome) -> Document:
         "folder": result.folder,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         **window_data(plan.pipeline.privacy),
+        **_joined_data(plan),
         "exit_code": 0,
     }
-    notes = (_unit_note(plan), *_window_note(plan), f"answers and statement are in {shown(result.folder)}")
+    notes = (_unit_note(plan), *_window_note(plan), *_join_notes(plan), f"answers and statement are in {shown(result.folder)}")
     if not result.fresh:
         notes = ("these answers were drawn when this release was charged; this call charged nothing", *notes)
     lines = (line for answer in result.answers for line in answer_lines(answer))
@@ -205,15 +207,16 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     cost = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     rows_read = "" if plan.window is None else plan.window.words
-    sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan))
+    joins = (f"{note[:1].upper()}{note[1:]}" for note in _join_notes(plan))
+    sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan), *joins)
     scope = "".join(f"{escape(sentence)}.\n\n" for sentence in sentences if sentence)
     queries_text = f"# Release: {title}\n\n{cost}, for all of these queries together:\n\n{lines}\n{scope}"
-    disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=_disclosed(plan, answers))
+    disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=disclosed(plan, answers))
     facts = replace(gather(disclosed_pipeline), rows=rows_read)
     return queries_text + render(disclosure_report.document(disclosure(facts)))
 
 
-def _disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
+def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
     """Return the [disclosure] table of the file, in which what dpcli knows about the release replaces missing keys."""
     from dpcli import __version__
 
@@ -356,6 +359,19 @@ def _bound_words(plan: ReleasePlan) -> str:
 
 def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
     return () if plan.window is None else (plan.window.words,)
+
+
+def _join_notes(plan: ReleasePlan) -> Iterator[str]:
+    """Yield a note for each public table that is joined with the rows."""
+    digests = plan.joined
+    for join in plan.source.join:
+        table = f'"{join.table}"' if join.path is None else f"{join.path} (SHA-256 {digests[join.path]})"
+        yield f"the public table {table} adds {', '.join(join.columns)} by {join.on}: the file declares that its rows are about nobody"
+
+
+def _joined_data(plan: ReleasePlan) -> dict[str, Any]:
+    joined = [{"path": path, "sha256": digest} for path, digest in plan.joined.items()]
+    return {"joined": joined} if joined else {}
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:

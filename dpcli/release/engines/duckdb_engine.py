@@ -9,18 +9,19 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpcli.base.errors import DpcliError, InputError, LedgerError
 from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals, quoted
+from dpcli.release.data_source import Join
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import COLLATIONS, Dialect, DuckDBSql
-from dpcli.release.engines.source_files import PATTERN, Files, Header, Kind, files_of, header_of, require_closed_quotes
+from dpcli.release.engines.source_files import PATTERN, Files, Header, Kind, files_of, header_of, public_file, require_closed_quotes
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.spill_folder import SpillFolder, spill_folder
-from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, refused_join, require_once
 
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
@@ -68,7 +69,7 @@ class DuckDB(SqlEngine):
         if self.split is None:
             raise failure
         require_closed_quotes(self.files, self.split.delimiter, LONGEST_ROW)
-        self.actual = self._csv(in_order=True)
+        self.actual = replace(self._csv(in_order=True), joined=self._tables().joined)
         return self.totals(aggregation, secret)
 
     def close(self) -> None:
@@ -80,44 +81,55 @@ class DuckDB(SqlEngine):
     def _find(self) -> ActualTable:
         finders: dict[Kind, Callable[[], ActualTable]] = {
             "csv": self._csv,
-            "parquet": self._parquet,
-            "duckdb": self._table_of_database,
+            "parquet": lambda: self._parquet(self.files, self.table.stored),
+            "duckdb": lambda: self._table_of_database(self.table.table, self.table.stored),
         }
         return finders[self.files.kind]()
+
+    def _find_joined(self, number: int, join: Join) -> ActualTable:
+        wanted = frozenset((join.on, *join.columns))
+        if join.path is None:
+            if self.files.kind != "duckdb":
+                raise refused_join("table", "path where the source is no database", f'"{join.table}"')
+            return self._table_of_database(join.table, wanted)
+        files = public_file(join.path, self.table.folder)
+        if files.kind == "parquet":
+            return self._parquet(files, wanted)
+        header = header_of(files, wanted)
+        require_closed_quotes(files, header.delimiter, LONGEST_ROW)  # DuckDB leaves out what follows an unclosed quote
+        return csv_table(files, header, in_order=True)
 
     def _csv(self, in_order: bool = False) -> ActualTable:
         """Return the table of csv files, whose columns are all texts. `in_order` has the meaning that `_read_csv` states."""
         header = header_of(self.files, self.table.stored)
         self.split = None if in_order else header
-        sql_names = numbered_names(len(header.names))
-        fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
-        return ActualTable(_read_csv(self.files, header, in_order), fields, self.files.place, named=False)
+        return csv_table(self.files, header, in_order)
 
-    def _parquet(self) -> ActualTable:
-        item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
-        names = self._column_names()
-        kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
-        self._require_once(names, self.files.place)
+    def _parquet(self, files: Files, wanted: frozenset[str]) -> ActualTable:
+        item = f"read_parquet({_list(files.paths)}, hive_partitioning = false)"
+        names = self._column_names(files, wanted)
+        kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}", files.place)]
+        require_once(wanted, names, files.place)
         if len(names) != len(kinds):
             raise InputError(
-                f"{self.files.place}: {len(names)} columns in the first file, {len(kinds)} in all files together: expected equal "
+                f"{files.place}: {len(names)} columns in the first file, {len(kinds)} in all files together: expected equal "
                 "columns in every file"
             )
         sql_names = numbered_names(len(names))
         fields = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
-        return ActualTable(f"{item} AS raw({', '.join(sql_names)})", fields, self.files.place)
+        return ActualTable(f"{item} AS raw({', '.join(sql_names)})", fields, files.place)
 
-    def _column_names(self) -> list[str]:
+    def _column_names(self, files: Files, wanted: frozenset[str]) -> list[str]:
         """Return the column names of the first file.
 
         Raises:
-            InputError: A declared column has different types in different files, so that DuckDB would cast its values, or a name differs
+            InputError: A wanted column has different types in different files, so that DuckDB would cast its values, or a name differs
                 from it only by case, so that DuckDB would identify the two columns.
         """
-        place = self.files.place
-        first, *others = (self._parquet_columns(path) for path in self.files.paths)
+        place = files.place
+        first, *others = (self._parquet_columns(path, place) for path in files.paths)
         names = {name for columns in (first, *others) for name, _ in columns}
-        for declared in sorted(self.table.stored) if others else ():
+        for declared in sorted(wanted) if others else ():
             twins = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
             if twins:
                 raise InputError(f'{place}: expected "{declared}" in one spelling in all files, found "{twins[0]}" too')
@@ -129,14 +141,13 @@ class DuckDB(SqlEngine):
                     raise InputError(f'{place}: expected "{declared}" of one type in every file, found {" and ".join(shown)}')
         return [name for name, _ in first]
 
-    def _parquet_columns(self, path: str) -> list[tuple[str, str | None]]:
-        """Return the names and types of the columns of a parquet file, in order."""
+    def _parquet_columns(self, path: str, place: str) -> list[tuple[str, str | None]]:
+        """Return the names and types of the columns of a parquet file, in order. place: place of the file, for messages."""
         file = DuckDBSql().text(_literal(path))
-        return _top_columns(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
+        return _top_columns(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})", place))
 
-    def _table_of_database(self) -> ActualTable:
+    def _table_of_database(self, name: str | None, wanted: frozenset[str]) -> ActualTable:
         """Return the table of a DuckDB file with the exact name. Raises InputError if there is none."""
-        name = self.table.table
         if name is None:
             raise InputError(f"{self.files.place}: source.table is missing: it must name a table of the file")
         text = DuckDBSql().text(name)
@@ -150,7 +161,7 @@ class DuckDB(SqlEngine):
         kinds = {column: kind for *names, column, kind in columns if names == [schema, table]}
         item = f"{CATALOG}.{quoted(schema)}.{quoted(table)} AS raw"
         self._rows(f"SELECT * FROM {item} LIMIT 0")  # reads no row, but fails if the tables of a view are missing
-        fields = {name: self._bytewise_column(item, name, kind) for name, kind in kinds.items() if name in self.table.columns}
+        fields = {name: self._bytewise_column(item, name, kind) for name, kind in kinds.items() if name in wanted}
         others = tuple(name for name in kinds if name not in fields)
         return ActualTable(item, fields, f'{self.files.place}: table "{name}"', others=others)
 
@@ -182,7 +193,8 @@ class DuckDB(SqlEngine):
             return False
         return True
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, place: str | None = None) -> list[tuple[Any, ...]]:
+        """Return the rows as `SqlEngine._rows` does. place: place of the file that is read, for messages; None for the source."""
         import duckdb
 
         try:
@@ -193,7 +205,7 @@ class DuckDB(SqlEngine):
                 f"{self.files.place}: the disk of {tempfile.gettempdir()} has no room for rows that do not fit in memory"
             )
         except duckdb.Error as error:
-            failure = InputError(f"{self.files.place}: a file cannot be read to its end ({type(error).__name__})")
+            failure = InputError(f"{place or self.files.place}: a file cannot be read to its end ({type(error).__name__})")
         except RuntimeError as error:
             if str(error) != INTERRUPTED:
                 raise
@@ -211,13 +223,14 @@ def open_duckdb(table: SourceTable) -> DuckDB:
 
     assert table.path is not None
     files = files_of(table.path, table.folder)
+    public = public_paths(table)
     spill = spill_folder()
     try:
         connection = connected(spill)
         if files.kind == "duckdb":
             # The file gets a catalog of its own, so that no macro of the file can replace a function with the same name.
             connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
-        harden(connection, files)
+        harden(connection, (*files.paths, *public))
         return DuckDB(table, files, spill, connection)
     except duckdb.Error as error:
         failure = InputError(f"{files.place}: DuckDB cannot open the file, or it is in use ({type(error).__name__})")
@@ -243,11 +256,23 @@ def connected(spill: SpillFolder) -> Any:
     return duckdb.connect(config=settings)
 
 
-def harden(connection: Any, files: Files) -> None:
+def public_paths(table: SourceTable) -> tuple[str, ...]:
+    """Return the paths of the files that are joined with a table. Raises as `public_file` does."""
+    return tuple(path for join in table.joins if join.path is not None for path in public_file(join.path, table.folder).paths)
+
+
+def csv_table(files: Files, header: Header, in_order: bool) -> ActualTable:
+    """Return the table of csv files, whose columns are all texts. `in_order` has the meaning that `_read_csv` states."""
+    sql_names = numbered_names(len(header.names))
+    fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
+    return ActualTable(_read_csv(files, header, in_order), fields, files.place, named=False)
+
+
+def harden(connection: Any, files: Sequence[str]) -> None:
     """Forbid access to all other files and to the network, and lock the settings, which a view of the file might change."""
-    paths = ", ".join(map(DuckDBSql().text, files.paths))
+    paths = ", ".join(map(DuckDBSql().text, files))
     connection.execute(f"SET allowed_paths = [{paths}]")
-    connection.execute(f"SET allowed_directories = {_folders(files.paths)}")
+    connection.execute(f"SET allowed_directories = {_folders(files)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 

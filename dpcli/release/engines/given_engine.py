@@ -14,13 +14,13 @@ from typing import Any
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals
-from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden
+from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden, public_paths
 from dpcli.release.engines.given_table import GivenTable, SparkFrame
 from dpcli.release.engines.source_files import Files
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.spark_engine import Spark, quietly, set_up
 from dpcli.release.engines.spill_folder import spill_folder
-from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, require_once
 
 PLACE = "the table given to dpcli.release"
 COPY, PART = "given", "part"  # names of the copy, and of the part of the table that is being copied
@@ -51,7 +51,7 @@ class GivenDuckDB(DuckDB):
 
     def _find(self) -> ActualTable:
         names = self.given.names
-        self._require_once(names, PLACE)
+        require_once(self.table.stored, names, PLACE)
         places = [place for place, name in enumerate(names) if name in self.table.stored]
         fields = {names[place]: self._described(place) for place in places}
         others = tuple(name for name in names if name not in fields)
@@ -73,8 +73,8 @@ class GivenDuckDB(DuckDB):
         try:
             self.connection.register(PART, part)
             kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
-        except Exception:  # of DuckDB, or of the library that the table comes from
-            return UNREADABLE
+        except Exception as error:  # of DuckDB, or of the library that the table comes from; no row was read
+            return f"{UNREADABLE} ({type(error).__name__})"
         self.connection.unregister(PART)
         return kind
 
@@ -122,12 +122,13 @@ class GivenSpark(Spark):
         return SqlEngine.totals(self, aggregation, secret)
 
     def close(self) -> None:
+        Spark.close(self)
         if self.copied:
             quietly(lambda: self.session.catalog.dropGlobalTempView(self.view), PLACE)
 
     def _find(self) -> ActualTable:
         names = tuple(self.given.frame.columns)
-        self._require_once(names, PLACE)
+        require_once(self.table.stored, names, PLACE)
         kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
         columns = [self._column(f"f{place}", kind) for place, kind in enumerate(kinds)]
         fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
@@ -169,7 +170,7 @@ def open_given(table: SourceTable) -> SqlEngine:
     try:
         connection = connected(spill)
         files = Files("memory", (), PLACE)
-        harden(connection, files)
+        harden(connection, public_paths(table))
         return GivenDuckDB(table, files, spill, connection, given=table.given)
     except BaseException:
         spill.remove()

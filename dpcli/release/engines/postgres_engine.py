@@ -9,10 +9,11 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.extras import require
 from dpcli.ledger.stores.postgres_connection import driver, place_of, settings_of, unreachable
 from dpcli.release.aggregate import Aggregation, quoted
+from dpcli.release.data_source import Join
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, PostgresSql
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine
+from dpcli.release.engines.sql_engine import SqlEngine, refused_join
 
 CONNECT_SECONDS = 30  # time after which an unreachable server is an error
 FAMILIES: dict[str, Family] = {
@@ -27,6 +28,7 @@ FAMILIES: dict[str, Family] = {
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Only the server's own operators and functions are used. Others could add better matching ones to a schema in which they may write.
 OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
+USUAL_NAMES = "SET LOCAL search_path TO DEFAULT"  # the schemas in which this user's names of tables are looked up
 PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"  # a backslash in a text literal is an ordinary character
 ISO_DATES = "SET LOCAL DateStyle = ISO"  # otherwise the server or the role decides how a date is written as text
 # The relations of every kind that can be read with this name, or with this schema.name. Exact names come first.
@@ -70,17 +72,25 @@ class Postgres(SqlEngine):
         self.connection.close()
 
     def _find(self) -> ActualTable:
-        """Start the snapshot and return the table with the exact name, which may include the schema.
-
-        Raises InputError if there is no such table, or if the encoding of the database is not UTF-8.
-        """
-        name = self.table.table or ""
-        if "\0" in name:
-            raise InputError("source.table: expected a name without NUL")
+        """Start the snapshot and return the table. Raises InputError as `_table` does, or if the encoding of the database is not UTF-8."""
         for setting in (SNAPSHOT, PLAIN_TEXT, ISO_DATES):
             self._rows(setting)
         if self._rows("SHOW server_encoding") != [("UTF8",)]:
             raise InputError(f"{self.place}: expected a database in the encoding UTF8")
+        return self._table(self.table.table or "", "source.table")
+
+    def _find_joined(self, number: int, join: Join) -> ActualTable:
+        if join.table is None:
+            raise refused_join(
+                "path", "table where the source is on a server: load the file into a table of its database", f'"{join.path}"'
+            )
+        return self._table(join.table, "source.join.table")
+
+    def _table(self, name: str, key: str) -> ActualTable:
+        """Return the table with the exact name, which may include the schema. Raises InputError if there is none; messages name the key."""
+        if "\0" in name:
+            raise InputError(f"{key}: expected a name without NUL")
+        self._rows(USUAL_NAMES)
         tables = self._rows(TABLES, {"name": name})
         if not tables:
             raise InputError(f'{self.place}: no table "{name}" that this user can see')

@@ -49,13 +49,14 @@ def require_source(
     window: RowWindow | None = None,
     given: GivenTable | SparkFrame | None = None,
 ) -> None:
-    """Check that the source can be opened and can answer the aggregations. No row is read.
+    """Check that the source can be opened and can answer the aggregations. No row is read except those of joined tables, which are public.
 
     Raises InputError and Unavailable as `open_source` and `SqlEngine.check` do.
     """
     with open_source(source, path, window, given) as engine:
         for aggregation in aggregations:
             engine.check(aggregation)
+        engine.require_joinable()
 
 
 def source_table(source: Source, path: str, window: RowWindow | None = None) -> SourceTable:
@@ -63,7 +64,8 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
     columns = dict(source.columns)
     if window is not None:
         columns.setdefault(window.column, Column(type=window.type))
-    return SourceTable(columns, source.path, source.url, source.table, source.engine, folder_of(path), window)
+    own = (source.path, source.url, source.table, source.engine)
+    return SourceTable(columns, *own, folder_of(path), window, joins=source.join, unit=source.unit)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import csv
 import fnmatch
 import glob
 import gzip
+import hashlib
 import io
 import os
 import stat
@@ -62,18 +63,33 @@ class Header:
     delimiter: str
 
 
-def files_of(pattern: str, folder: str) -> Files:
-    """Return the files of a path or a pattern.
+def files_of(pattern: str, folder: str, key: str = "source.path") -> Files:
+    """Return the files of a path or a pattern. Messages name the key of the path.
 
     Raises:
         InputError: There is no file, a file is not a regular one or cannot be read, the files are of several kinds or of an unknown kind,
-            or there are several .duckdb files. The message names the key of the path.
+            or there are several .duckdb files.
     """
     try:
         return _files_of(pattern, folder)
     except InputError as error:
-        failure = InputError(f"source.path: {error}")
+        failure = InputError(f"{key}: {error}")
     raise failure
+
+
+def public_file(path: str, folder: str) -> Files:
+    """Return the file of a joined table. Raises InputError if it is not one csv or parquet file that can be read."""
+    files = files_of(path, folder, "source.join.path")
+    if files.kind == "duckdb" or len(files.paths) > 1:
+        raise InputError(f"source.join.path: {path}: expected one .csv or .parquet file, found {len(files.paths):,} ({files.kind})")
+    return files
+
+
+def public_digest(path: str, folder: str) -> str:
+    """Return the SHA-256 digest of the file of a joined table, in hexadecimal. Raises InputError if the file cannot be read."""
+    (file,) = public_file(path, folder).paths
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _files_of(pattern: str, folder: str) -> Files:

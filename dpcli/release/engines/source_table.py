@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.release.data_source import Column
+from dpcli.release.data_source import Column, Join, stored_columns
 from dpcli.release.engines.conversions import Family, convert_column
-from dpcli.release.engines.dialects import ScalarType
-from dpcli.release.expressions.scalars import Layers, Term, literal
+from dpcli.release.engines.dialects import Dialect, ScalarType
+from dpcli.release.expressions.scalars import Layers, Scalar, Term, literal
+from dpcli.release.expressions.sql_grammar import Expressions
 
 if TYPE_CHECKING:
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
@@ -31,6 +32,8 @@ class SourceTable:
         folder: Folder of the pipeline file.
         window: Condition on the rows that may be read; None if all may be read.
         given: Table that a program gave in place of a path or an address; None if it gave none.
+        joins: Public tables that add columns.
+        unit: Column that names the unit of a row; None if each row is a unit of its own.
     """
 
     columns: Mapping[str, Column]
@@ -41,11 +44,13 @@ class SourceTable:
     folder: str = ""
     window: RowWindow | None = None
     given: GivenTable | SparkFrame | None = field(default=None, repr=False)
+    joins: tuple[Join, ...] = ()
+    unit: str | None = None
 
     @property
     def stored(self) -> frozenset[str]:
-        """Names of the columns that the table must have. All other columns are computed."""
-        return frozenset(name for name, column in self.columns.items() if column.expression is None)
+        """Names of the columns that the table must have. All other columns are computed or joined."""
+        return frozenset(stored_columns(self.columns, self.joins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class ActualTable:
         place: Place of the table, for messages.
         named: Whether a schema names the columns. The columns of a csv are named by its header instead.
         others: Names of columns that are not declared.
+        joined: The public tables that are joined with it.
     """
 
     item: str
@@ -81,6 +87,7 @@ class ActualTable:
     place: str
     named: bool = True
     others: tuple[str, ...] = ()
+    joined: tuple[ActualTable, ...] = ()
 
 
 @dataclass(slots=True)
@@ -89,14 +96,45 @@ class Values:
 
     Attributes:
         read: Names in the innermost SELECT, by the SQL of the column in the table.
+        joining: Numbers of the joins whose keys are being written. They detect a key that is computed from what it adds.
     """
 
     table: SourceTable
     actual: ActualTable
     read: dict[str, str] = field(default_factory=dict)
+    joining: set[int] = field(default_factory=set)
 
     def term(self, name: str, layers: Layers) -> Term:
-        return self._typed(name, self.table.columns[name].type, layers)
+        for number, join in enumerate(self.table.joins):
+            if name in join.columns:
+                return self._joined(number, join, name, layers)
+        if self.table.columns[name].rows_of_unit:
+            return layers.compute(name, Scalar("integer", self._rows_of_unit))
+        return self.typed(name, self.table.columns[name].type, layers)
+
+    def _rows_of_unit(self, layers: Layers) -> Term:
+        """Return the number of rows of a row's unit, of those that may be read, in the block in which the unit is bounded."""
+        assert self.table.unit is not None
+        unit, block, conditions = self.term(self.table.unit, layers), self.block(layers), self.conditions(layers)
+        parts = unit.sql if block is None else f"{unit.sql}, {block}"
+        counted = f"CASE WHEN {' AND '.join(conditions)} THEN 1 END" if conditions else "*"
+        return Term(f"count({counted}) OVER (PARTITION BY {parts})", len(layers.names))
+
+    def _joined(self, number: int, join: Join, name: str, layers: Layers) -> Term:
+        """Return a column of a public table, which is joined to the layer in which the key is known.
+
+        Raises InputError if the key is computed from a column that the join adds.
+        """
+        if number in self.joining:
+            raise InputError(
+                f'source.join.on: expected a column that does not need the join, found "{join.on}", computed from "{name}"'
+            )
+        self.joining.add(number)
+        key = Expressions(self.table.columns).column(join.on, "source.join.on").write(layers)
+        self.joining.remove(number)
+        rows = joined_rows(public_rows(self.table, self.actual, number, layers.dialect), number, join)
+        layers.join(f"LEFT JOIN ({rows}) AS j{number} ON {key_name(number)} = {key.sql}", key.depth)
+        return Term(_added_names(number, join)[join.columns.index(name)], key.depth)
 
     def conditions(self, layers: Layers) -> tuple[str, ...]:
         """Return SQL conditions that are true for the rows that may be read. If one is null for a row, the row is in no block."""
@@ -127,9 +165,9 @@ class Values:
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""
-        return layers.bind(self._typed(window.column, window.type, layers))
+        return layers.bind(self.typed(window.column, window.type, layers))
 
-    def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
+    def typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
         """Return a column converted to a type. Raises InputError if the table has no such column, or one of another type."""
         column = self.actual.fields.get(name)
         if column is None:
@@ -154,3 +192,49 @@ class Values:
         """Return the innermost SELECT as an item of a FROM clause."""
         columns = ", ".join(f"{sql} AS {name}" for sql, name in self.read.items()) or "1 AS c0"
         return f"(SELECT {columns} FROM {self.actual.item}) AS base"
+
+
+def public_rows(table: SourceTable, actual: ActualTable, number: int, dialect: Dialect) -> str:
+    """Return a SELECT of the rows of a public table that have a key: the key and the added columns, as values of the declared types.
+
+    Raises InputError if the table lacks a column, or has one of another type.
+    """
+    join = table.joins[number]
+    values = Values(replace(table, joins=()), actual.joined[number])
+    layers = Layers(dialect, values)
+    key, *added = (values.typed(name, table.columns[name].type, layers).sql for name in (join.on, *join.columns))
+    named = zip((key, *added), (key_name(number), *_added_names(number, join)), strict=True)
+    columns = ", ".join(f"{sql} AS {name}" for sql, name in named)
+    return f"SELECT {columns} FROM {layers.over(values.base())} WHERE {key} IS NOT NULL"
+
+
+def joined_rows(public: str, number: int, join: Join) -> str:
+    """Return a SELECT of a public table with one row for each key, whatever the table holds when it is read. public: its rows.
+
+    Proof that the bounds on a unit hold unchanged: Let J be these rows. They are the same for two neighbouring source tables, as the table
+    is declared public. A left join drops no row, and no row has two partners, as each key is in one row of J. So the join maps each row r
+    of the source to exactly one row (r, J(r)), where J(r) depends on r and J alone, and the unit of (r, J(r)) is that of r. The joined
+    tables then differ as the source tables do: by as many rows of the same unit. Whatever follows for rows of a source follows for them.
+    """
+    key, added = key_name(number), ", ".join(_added_names(number, join))
+    numbered = (
+        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {added}) AS place FROM ({public}) AS public_rows"
+    )
+    return f"SELECT {key}, {added} FROM ({numbered}) AS numbered_rows WHERE place = 1"
+
+
+def repeated_key(public: str, number: int, join: Join) -> str:
+    """Return a SELECT of the first key that is in several rows of a public table, with their number. It reads all columns of each row."""
+    key, reads = key_name(number), ", ".join(f"count({name})" for name in _added_names(number, join))
+    return (
+        f"SELECT {key}, count(*), {reads} FROM ({public}) AS public_rows GROUP BY {key} HAVING count(*) > 1 ORDER BY {key} LIMIT 1"
+    )
+
+
+def key_name(number: int) -> str:
+    """Return the name of the key column of a public table in a statement."""
+    return f"j{number}k"
+
+
+def _added_names(number: int, join: Join) -> tuple[str, ...]:
+    return tuple(f"j{number}c{position}" for position in range(len(join.columns)))

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
+from dpcli.release.data_source import Join
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, SparkSql
-from dpcli.release.engines.source_files import files_of, header_of
+from dpcli.release.engines.source_files import Files, files_of, header_of, public_file
 from dpcli.release.engines.source_table import ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, refused_join, require_once
 
 VIEW = "dpcli_source"  # name of the view of the files, which exists in dpcli's own session only
 FAMILIES: dict[str, Family] = {
@@ -49,41 +50,54 @@ class Spark(SqlEngine):
     session: Any = field(repr=False)
 
     def close(self) -> None:
-        quietly(lambda: self.session.catalog.dropTempView(VIEW), "spark")
+        views = (VIEW, *map(_joined_view, range(len(self.table.joins))))
+        quietly(lambda: list(map(self.session.catalog.dropTempView, views)), "spark")
 
     def _find(self) -> ActualTable:
         path = self.table.path or ""
         if "://" in path:
             if not path.endswith(".parquet"):
                 raise InputError(f"{path}: expected .parquet where the data are at an address")
-            return self._parquet([path], path)
-        files = files_of(path, self.table.folder)
-        paths = list(map(_literal, files.paths))
-        if files.kind == "duckdb":
-            raise InputError(f'{path}: expected .csv or .parquet for engine = "spark", found .duckdb')
-        if files.kind == "parquet":
-            return self._parquet(paths, path)
-        header = header_of(files, self.table.stored)
-        frame = quietly(lambda: _csv(self.session, paths, len(header.names), header.delimiter), path)
-        return self._view(frame, header.names, path, named=False)
+            return self._parquet([path], path, self.table.stored, VIEW)
+        return self._in_files(files_of(path, self.table.folder), self.table.stored, VIEW)
 
-    def _parquet(self, paths: list[str], place: str) -> ActualTable:
+    def _find_joined(self, number: int, join: Join) -> ActualTable:
+        if join.path is None:
+            raise refused_join("table", "path, as Spark reads files", f'"{join.table}"')
+        return self._in_files(public_file(join.path, self.table.folder), frozenset((join.on, *join.columns)), _joined_view(number))
+
+    def _in_files(self, files: Files, wanted: frozenset[str], view: str) -> ActualTable:
+        """Return the table of files, as a view with this name."""
+        paths, place = list(map(_literal, files.paths)), files.place
+        if files.kind == "duckdb":
+            raise InputError(f'{place}: expected .csv or .parquet for engine = "spark", found .duckdb')
+        if files.kind == "parquet":
+            return self._parquet(paths, place, wanted, view)
+        header = header_of(files, wanted)
+        frame = quietly(lambda: _csv(self.session, paths, len(header.names), header.delimiter), place)
+        return self._view(frame, header.names, place, view, named=False)
+
+    def _parquet(self, paths: list[str], place: str, wanted: frozenset[str], view: str) -> ActualTable:
         frame = quietly(lambda: self.session.read.parquet(*paths), place)
-        return self._view(frame, tuple(frame.columns), place)
+        require_once(wanted, frame.columns, place)
+        return self._view(frame, tuple(frame.columns), place, view)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         place = self.table.path or "spark"
         rows: list[tuple[Any, ...]] = quietly(lambda: self.session.sql(sql).collect(), place)
         return rows
 
-    def _view(self, frame: Any, names: tuple[str, ...], place: str, named: bool = True) -> ActualTable:
+    def _view(self, frame: Any, names: tuple[str, ...], place: str, view: str, named: bool = True) -> ActualTable:
         """Return the table of a data frame, whose columns are renamed by their places."""
-        self._require_once(names, place)
         kinds = [field.dataType.simpleString() for field in frame.schema.fields]
         sql_names = numbered_names(len(names))
-        quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(VIEW), place)
+        quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(view), place)
         columns = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
-        return ActualTable(VIEW, columns, place, named)
+        return ActualTable(view, columns, place, named)
+
+
+def _joined_view(number: int) -> str:
+    return f"{VIEW}_{number}"
 
 
 def open_spark(table: SourceTable) -> Spark:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import shown
 from dpcli.release.aggregate import Aggregation, Totals, totals_of
+from dpcli.release.data_source import Join
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect
-from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable, Values
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable, Values, public_rows, repeated_key
 from dpcli.release.engines.sql_statement import statement
 
 
@@ -56,6 +58,20 @@ class SqlEngine:
         """
         return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 
+    def require_joinable(self) -> None:
+        """Read the joined tables, which are public. Raises InputError if one cannot be read to its end, or has a key in several rows."""
+        for number, (join, public) in enumerate(zip(self.table.joins, self._tables().joined, strict=True)):
+            sql = repeated_key(public_rows(self.table, self._tables(), number, self.dialect), number, join)
+            try:
+                repeated = self._rows(sql)
+            except InputError:
+                raise InputError(f"{public.place}: the joined table cannot be read to its end") from None
+            for key, count, *_ in repeated:
+                raise InputError(
+                    f'{public.place}: expected each "{join.on}" in one row, as it is the key of a join, found {shown(key)} in '
+                    f"{count:,} rows"
+                )
+
     def close(self) -> None:
         """Close the connection, and remove what the engine wrote to disk."""
         raise NotImplementedError
@@ -66,9 +82,7 @@ class SqlEngine:
 
     def _values(self) -> Values:
         """Return the columns of the table as values. The first call also finds the table."""
-        if self.actual is None:
-            self.actual = self._find()
-        return Values(self.table, self.actual)
+        return Values(self.table, self._tables())
 
     def _unused(self, aggregations: Iterable[Aggregation]) -> set[str]:
         """Return the names of the columns that none of these aggregations reads."""
@@ -77,8 +91,24 @@ class SqlEngine:
             statement(aggregation, values, self.dialect, b"")
         return {name for name, column in values.actual.fields.items() if column.sql not in values.read}
 
+    def _tables(self) -> ActualTable:
+        """Return the table and those that are joined with it. The first call finds them."""
+        if self.actual is None:
+            actual = self._find()
+            joined = tuple(self._find_joined(number, join) for number, join in enumerate(self.table.joins))
+            for join, public in zip(self.table.joins, joined, strict=True):
+                for name in join.columns:
+                    if name in actual.fields or name in actual.others:
+                        raise InputError(f'{actual.place}: expected no column "{name}", as {public.place} adds it, found one')
+            self.actual = replace(actual, joined=joined)
+        return self.actual
+
     def _find(self) -> ActualTable:
         """Return the table as the engine reports it. Raises InputError if there is no table with the exact name."""
+        raise NotImplementedError
+
+    def _find_joined(self, number: int, join: Join) -> ActualTable:
+        """Return a public table as the engine reports it. Raises InputError if there is none, or the engine cannot join it."""
         raise NotImplementedError
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -100,11 +130,17 @@ class SqlEngine:
         """Return a column of the engine's type `kind`."""
         return ActualColumn(sql, self._family(kind), kind)
 
-    def _require_once(self, names: Sequence[str], place: str) -> None:
-        """Raise InputError if a declared column occurs several times among the names of the table."""
-        for name in self.table.columns:
-            if names.count(name) > 1:
-                raise InputError(f'{place}: expected one column "{name}", found {names.count(name)}')
+
+def require_once(wanted: Iterable[str], names: Sequence[str], place: str) -> None:
+    """Raise InputError if a wanted column occurs several times among the names of a table."""
+    for name in wanted:
+        if names.count(name) > 1:
+            raise InputError(f'{place}: expected one column "{name}", found {names.count(name)}')
+
+
+def refused_join(key: str, wanted: str, value: str) -> InputError:
+    """Return the error of a joined table of which an engine has no way to read it. wanted: what to state in place of the key."""
+    return InputError(f"source.join.{key}: expected {wanted}, found {value}")
 
 
 def numbered_names(count: int) -> tuple[str, ...]:

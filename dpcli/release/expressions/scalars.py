@@ -46,6 +46,7 @@ class Layers:
 
     Attributes:
         names: The names of each layer, by the SQL that they stand for.
+        joins: The joins of each layer, as SQL that follows the inner SELECT in its FROM clause.
         computed: The computed columns that have been written, by their names.
     """
 
@@ -53,13 +54,24 @@ class Layers:
     columns: Columns
     names: list[dict[str, str]] = field(default_factory=list)
     computed: dict[str, Term] = field(default_factory=dict)
+    joins: list[list[str]] = field(default_factory=list)
 
     def bind(self, term: Term) -> Term:
         """Return a name for a term, so that it can be used several times and is computed once. Equal terms get one name."""
-        while len(self.names) <= term.depth:
-            self.names.append({})
+        self._require_layer(term.depth)
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")
         return Term(name, term.depth + 1)
+
+    def join(self, sql: str, depth: int) -> None:
+        """Join a table to a layer, whose names are then also those of the table. Equal SQL is joined once."""
+        self._require_layer(depth)
+        if sql not in self.joins[depth]:
+            self.joins[depth].append(sql)
+
+    def _require_layer(self, depth: int) -> None:
+        while len(self.names) <= depth:
+            self.names.append({})
+            self.joins.append([])
 
     def compute(self, name: str, scalar: Scalar) -> Term:
         """Return the computed column with this name, which is written at its first use."""
@@ -72,7 +84,8 @@ class Layers:
         item = base
         for number, layer in enumerate(self.names):
             columns = "".join(f", {sql} AS {name}" for sql, name in layer.items())
-            item = f"({self.dialect.layer(f'*{columns}', item)}) AS l{number}"
+            source = " ".join((item, *self.joins[number]))
+            item = f"({self.dialect.layer(f'*{columns}', source)}) AS l{number}"
         return item
 
 

@@ -270,4 +270,4 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
         told = dpcli("diff", a, b, folder=alone / "shallow")
         assert told.code == 2 and "fetch-depth: 0 in CI" in told.err
     known = dpcli("gate", "ads/train.toml", "--policy", "HEAD:no-policy.toml", folder=alone / "shallow")
-    assert known.code == 2 and "an object that git does not know here" in known.err and "shallow" not in known.err
+    assert known.code == 2 and "no such revision, or no such file in it" in known.err and "shallow" not in known.err

@@ -42,6 +42,10 @@ class DeadlyTail:
     def __init__(self, inner: Tail, store: Deadly) -> None:
         self.inner, self.store = inner, store
 
+    @property
+    def new(self) -> Sequence[StoredRow]:
+        return self.inner.new
+
     def after(self, seq: int) -> Sequence[StoredRow]:
         return self.inner.after(seq)
 

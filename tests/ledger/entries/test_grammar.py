@@ -111,13 +111,14 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
     reserved = [run.key for run in ledger.state().runs.values() if run.status == "reserved"] or ["none"]
     begun = [run for run in ledger.state().runs.values() if run.status in ("started", "committed")]
     counted = chance.choice(begun) if begun else None
+    keys = [*(run.key for run in begun), reserved[0]]
     kinds: dict[str, dict[str, Any]] = {
         "count": {
             "key": "none" if counted is None else counted.key,
             "of": "answers",
             "count": 1 if counted is None else counted.counts.get("answers", 0) + chance.choice((0, 1, 3)),
         },
-        "spend": {**charge, "why": "because"},
+        "spend": {**charge, "why": "because", **({"corrects": chance.choice(keys)} if chance.random() < 0.3 else {})},
         "reserve": {**charge, "expires": time_after(utc_now(), days=3)},
         "start": {"key": chance.choice(reserved)},
         "commit": {"key": chance.choice(reserved), "why": "it ended"},

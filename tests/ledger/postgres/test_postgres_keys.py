@@ -156,19 +156,24 @@ def test_rounds_of_two_logins_under_one_key_do_not_meet(database: Database, tmp_
     assert package.rounds(path, urls[1], "bare").round().key == "sue//bare/round-000001"
 
 
-def test_a_history_that_another_login_charged_for_less_is_not_taken_for_charged(opened: Database, tmp_path: Path) -> None:
+def test_the_keys_of_a_history_belong_to_the_login_that_imports_it(opened: Database, tmp_path: Path) -> None:
     sam = by(opened, "sam", ROLES["sam"])
-    content = {"kind": "spend", "pipeline": TABLES, "delta": "0.0", "made": "2026-01-01T00:00:00Z"}
-    for key, epsilon in (("paid", "0.01"), ("cheap", "0.001")):
-        by_hand(opened, "sam", canonical(signed(sam, {**content, "key": key, "cost": {"epsilon": epsilon, "delta": "0"}}, "sam")))
+    content = {"kind": "spend", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.001", "delta": "0"}}
+    for key, made in (("taken", {}), ("cheap", {"made": "2026-01-01T00:00:00Z"})):
+        by_hand(opened, "sam", canonical(signed(sam, {**content, **made, "key": key}, "sam")))
     (tmp_path / "run.toml").write_text(run_file(0.01))
 
-    def imported(key: str) -> tuple[int, str]:
-        (tmp_path / "history.csv").write_text(f"date,key,file\n2026-01-01,{key},run.toml\n")
+    def imported(*keys: str) -> tuple[int, str]:
+        (tmp_path / "history.csv").write_text("date,key,file\n" + "".join(f"2026-01-01,{key},run.toml\n" for key in keys))
         done = dpcli("budget", "import", opened.cluster.url(opened.name, "sue"), str(tmp_path / "history.csv"))
         return done.code, done.out + done.err
 
-    assert imported("paid")[0] == 0 and by(opened, "ada").state().charges == 2  # charged once, whoever imports it
-    code, words = imported("cheap")
-    assert code == 4 and "expected a charge of at least 0.01 of epsilon for this run, found 0.001 in entry 3 of sam" in words
-    assert imported("another")[0] == 0 and by(opened, "ada").state().charges == 3
+    for _ in range(2):  # the second time charges nothing
+        assert imported("taken", "cheap")[0] == 0
+        assert list(by(opened, "ada").state().runs) == ["taken", "cheap", "sue//taken", "sue//cheap"]
+    code, words = imported("new", "sue//new")
+    assert code == 2 and "expected a different key for each run, found the key of line 2: 'sue//new'" in words
+    code, words = imported("x" * 196)
+    assert code == 2 and "history.csv:2: --key: expected at most 195 characters" in words
+    code, words = imported("sam//new")
+    assert code == 4 and "expected a key of sue" in words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,19 @@ def test_a_denied_charge_leaves_nothing_that_counts(people: dict[str, Ledger]) -
             charge(sam, "large", "2")
     for number in range(3):
         charge(sam, f"free {number}", "0")
+
+
+def test_a_rate_that_is_used_up_can_be_raised_by_two_persons(database: Database) -> None:
+    init(database.url, DATASET, replace(terms(), two_person=True)).close()
+    ada, ben = by(database, "ada"), by(database, "ben")
+    for rate in (2, 5):  # the proposal counts, and is never refused
+        entry = ada.rate(rate, "what we need").entry
+        assert entry is not None
+        ben.approve(entry.row.seq, "agreed")
+        charge(ada, f"free at {rate}", "0")
+        if rate == 2:
+            with pytest.raises(LedgerError, match="over the rate: ada has appended"):
+                charge(ada, "one more", "0")
 
 
 def test_only_an_administrator_sets_it(people: dict[str, Ledger], database: Database) -> None:

@@ -416,7 +416,7 @@ def test_whoever_appends_nothing_reads_nothing(teams: Database) -> None:
     """Where the owner of the functions is a superuser, no policy hides the rows that they return."""
     with teams.cluster.connect(teams.name, "sam") as connection:
         for bodies in ([], None):
-            with pytest.raises(Exception, match="expected at least one entry"):
+            with pytest.raises(Exception, match="expected 1 to 1500 entries"):
                 connection.execute(
                     "SELECT * FROM dpcli.append_all('red', 1, %s::text[], %s::text[], 1)", (bodies, bodies)
                 ).fetchall()
@@ -443,6 +443,7 @@ READING: dict[str, tuple[str, ...]] = {
     "amend": ("--epsilon", "5", "--reason", "more", "--approver", "ada", "--no-output-seen"),
     "quota": ("--person", "sam", "--share", "0.5", "--reason", "less"),
     "acknowledge": ("a finding", "--reason", "known"),
+    "correct": ("first", "run.toml", "--reason", "it was another"),
     "rate": ("--per-day", "5", "--reason", "less"),
 }
 

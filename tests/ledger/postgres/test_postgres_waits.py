@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpcli.base.errors import LedgerError
-from dpcli.ledger import ledger as ledger_module
-from dpcli.ledger.chain import seal
+from dpcli.base.errors import Denied, LedgerError
+from dpcli.ledger.chain import Head, StoredRow, digest, is_sealed_again, seal
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.requests import Charge
 from dpcli.ledger.stores import postgres_connection
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
@@ -26,6 +30,7 @@ from tests.ledger.filters.setting import DATASET, TABLES, charge, terms
 from tests.ledger.postgres.cluster import OWNER
 from tests.ledger.postgres.proxy import Proxy
 from tests.ledger.spenders import started
+from tests.waiting import until
 
 ASKED: dict[str, Callable[[Ledger], object]] = {
     "read": lambda ledger: ledger.entries(),
@@ -115,38 +120,83 @@ def test_a_client_that_stops_before_it_appends_blocks_nobody(database: Database)
 
 
 @pytest.mark.long
-def test_a_slow_writer_has_its_turn_among_fast_ones(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever others append before each of its own attempts, the second attempt waits for them, and succeeds."""
+def test_a_slow_writer_appends_after_the_fast_ones(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever others append before it, its first attempt succeeds, unless they wrote about its run or took its budget."""
     init(database.url, DATASET, terms()).store.close()
-    others, slow, asked = Ledger(PostgresStore(database.url, 0.3), DATASET), PostgresStore(database.url), list[bool]()
+    others, slow, tried = Ledger(PostgresStore(database.url, 0.3), DATASET), PostgresStore(database.url), list[int]()
+    before: list[Callable[[], object]] = [lambda: None]
     append = slow._append
 
-    def late(dataset: str, rows: Any) -> None:
-        try:
-            charge(others, f"other {len(asked)}")
-            asked.append(True)
-        except LedgerError:  # it waited for the lock
-            asked.append(False)
-        append(dataset, rows)
+    def late(dataset: str, rows: Any) -> Any:
+        tried.append(1)
+        before.pop()() if before else None
+        return append(dataset, rows)
 
     monkeypatch.setattr(slow, "_append", late)
-    monkeypatch.setattr(ledger_module, "RETRY", 5.0)
-    assert not charge(Ledger(slow, DATASET), "slow").repeated
-    assert asked == [True, False]
-    assert not charge(others, "last").repeated
-    assert verify(others).entries == 4
+    book = Ledger(slow, DATASET)
+
+    def attempts(meanwhile: Callable[[], object], own: Callable[[], object]) -> int:
+        before[:], tried[:] = [meanwhile], []
+        own()
+        assert book.state().head == others.state().head
+        return len(tried)
+
+    assert attempts(lambda: [charge(others, f"other {i}") for i in range(3)], lambda: charge(book, "slow")) == 1
+    assert attempts(lambda: charge(others, "same"), lambda: charge(book, "same").repeated or 1 / 0) == 1
+    assert attempts(lambda: charge(others, "ä\U0001f600 1"), lambda: charge(book, "long ä\U0001f600", kind="reserve")) == 1
+    assert attempts(lambda: charge(others, "other"), lambda: book.start("long ä\U0001f600")) == 1
+    assert (
+        attempts(lambda: others.count("long ä\U0001f600", "answers", 2, 9), lambda: book.count("long ä\U0001f600", "answers", 3, 9))
+        == 2
+    )
+    assert book.state().run("long ä\U0001f600").counts == {"answers": 5}
+    assert (
+        attempts(lambda: others.amend(2, "a", "board", acknowledged=True), lambda: book.amend(3, "b", "board", acknowledged=True))
+        == 2
+    )
+    with pytest.raises(Denied, match="over the cap"):
+        attempts(lambda: charge(others, "large", "2.9"), lambda: charge(book, "late", "0.9"))
+    with pytest.raises(LedgerError, match="differs in"):
+        attempts(lambda: charge(others, "taken"), lambda: charge(book, "taken", kind="reserve"))
+    assert verify(others).problems == ()
 
 
-@pytest.mark.long
-def test_a_client_that_stops_in_its_turn_is_ended(database: Database) -> None:
+def test_the_database_seals_as_dpcli_does(database: Database) -> None:
+    """Not a character of an entry changes but its number, the hash before it and its time, however a number or a text is spelled."""
+    seed = random.randrange(2**32)
+    draw = random.Random(seed)
     with database.cluster.connect(database.name) as owner:
+        for _ in range(50):
+            numbers = [
+                draw.choice((1e-06, 1e22, 1e16, 0.1, 5e-324, -0.0, 10**20, 1.0)) * draw.choice((1, draw.random())) for _ in range(3)
+            ]
+            names = ["".join(draw.choices('aZ_ é\U0001f600"\\/\x7f', k=4)) for _ in range(3)]
+            nested = {"seq": 1, "when": "then", **dict(zip(names, numbers, strict=True))}
+            row = seal({"when": "now", **nested, "pipeline": [nested, True, None]}, "ä", Head(4, "f" * 64)).row
+            (body,) = owner.execute("SELECT dpcli.sealed_again(%s, 77, %s)", (row.body, "a" * 64)).fetchone()
+            assert is_sealed_again(row, StoredRow(77, body, digest(body))), (seed, row.body, body)
+            content = json.loads(body)
+            assert (content["seq"], content["previous"]) == (77, "a" * 64) and content["when"] != "now", seed
+
+
+SLOW = "CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql AS 'SELECT 256::bigint FROM pg_sleep(0.02)'"
+WRITING = "SELECT count(*) FROM pg_locks WHERE mode = 'RowExclusiveLock' AND relation = 'dpcli.dataset'::regclass"
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_a_long_batch_is_waited_for_and_not_ended(database: Database) -> None:
+    with database.cluster.connect(database.name) as owner, ThreadPoolExecutor(1) as pool:
         owner.execute(SHORT)
-    init(database.url, DATASET, terms()).store.close()
-    sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
-    with closing(database.cluster.connect(database.name, sam)) as connection:
-        connection.execute("BEGIN")
-        connection.execute("SELECT dpcli.queue(%s, 1000)", (DATASET,))
-        assert not charge(writer, "a").repeated
+        owner.execute(SLOW)
+        init(database.url, DATASET, terms()).store.close()
+        book, writer = (Ledger(PostgresStore(database.url), DATASET) for _ in range(2))
+        cost = Cost({"epsilon": "0.001", "delta": "0"}, "stated")
+        requests = [(Charge("spend", f"run {i}", TABLES, 0.0, cost, book.who), f"run {i}") for i in range(50)]
+        batch = pool.submit(book.append_all, requests)
+        assert until(lambda: owner.execute(WRITING).fetchone()[0])
+        assert not charge(writer, "after").repeated
+        assert len(batch.result()) == 50 and verify(writer).entries == 52
 
 
 @pytest.mark.long

@@ -12,16 +12,21 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release import group_keys
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.engines.source_table import Values
+from dpcli.release.expressions.scalars import Term
 from dpcli.release.measures import most_common, quantiles
 from dpcli.release.plugin import MEASURES
 from dpcli.release.vectors import Contribution, sensitivity
 from tests.release.privacy import brute
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
+from tests.release.tables.files import priced
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
@@ -38,10 +43,10 @@ def breaches(
         if question is None:
             continue
         one, source, by_unit = question
-        at = replace(engine, table=replace(engine.table, columns=source.columns))
+        at = replace(engine, table=replace(engine.table, columns=source.columns, unit=source.unit))
         for _ in range(tables):
             rows = table(draw, by_unit)
-            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency is Adjacency.REPLACE_ONE))
+            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency))
             seen = []
             for each in pair:
                 put(at, TYPES, [map(literal, row, TYPES) for row in each])
@@ -100,7 +105,8 @@ def test_keys_that_are_forgotten_are_seen(measure: str, engine: DuckDB, tmp_path
     """A unit that is replaced changes choices for the keys that it had and for those that it has."""
     module = quantiles if measure == "quantile" else most_common
     monkeypatch.setattr(module, "changed_keys", lambda query, setting: query.groups)
-    assert next(breaches(engine, range(600), tmp_path, (measure,)), None) is not None
+    start = {"mode": 28, "top-k": 0, "quantile": 104}[measure]  # near a question that shows it, so that the search is short
+    assert next(breaches(engine, range(start, 600), tmp_path, (measure,)), None) is not None
 
 
 @pytest.mark.parametrize(
@@ -120,3 +126,77 @@ def test_a_limit_that_is_forgotten_is_seen(
     sound = statements._bounded
     monkeypatch.setattr(statements, "_bounded", lambda asked, *others: sound(replace(asked, **limit), *others))
     assert next(breaches(engine, range(600), tmp_path, measures), None) is not None
+
+
+def moved_between(
+    engine: DuckDB, folder: Path, adjacency: str, source: dict[str, Any], query: dict[str, Any], pair: Sequence[Any]
+) -> list[str]:
+    """What moves further than a query is priced for. pair: rows of two tables, whose columns are the first ones of the source."""
+    privacy = {"adjacency": adjacency, "delta": 1e-6, "unit": "visitor" if "unit" in source else "example"}
+    more = {"max_contributions": 10} if "unit" in source else {}
+    document = {
+        "format": 1,
+        "privacy": {**privacy, **more},
+        "budget": {"epsilon": 50.0},
+        "source": {"path": "rows.csv", **source},
+        "query": [{"name": "q", "epsilon": 0.5, **query}],
+    }
+    (one,) = priced(document, str(folder))
+    declared = one.setting.source
+    at = replace(engine, table=replace(engine.table, columns=declared.columns, unit=declared.unit))
+    kinds, seen = {name: TYPES[name] for name in declared.columns if name in TYPES}, []
+    for rows in pair:
+        put(at, kinds, [map(literal, row, kinds) for row in rows])
+        seen.append(seen_of(one, at.totals(one.query.aggregation(one.setting), SECRET)))
+    return too_far(one, *seen)
+
+
+def test_a_blank_row_that_counts_is_seen(engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty cells have a value where a column states one, or an expression does."""
+    age = {"type": "integer", "min": -3, "max": 4}
+    for columns, more in [
+        ({"age": {**age, "missing": -3}}, {"column": "age"}),
+        ({"age": age, "known": {**age, "expression": "coalesce(age, -3)"}}, {"column": "known", "where": "known < 5"}),
+    ]:
+        asked = ("zero-out", {"columns": columns}, {"measure": "sum", **more}, ([(1,), (4,)], [(1,), (None,)]))
+        assert moved_between(engine, tmp_path, *asked) == []
+        with monkeypatch.context() as without:
+            without.setattr(group_keys, "filled", lambda setting: ())
+            assert moved_between(engine, tmp_path, *asked) != []
+
+
+def test_a_number_of_rows_that_depends_on_other_units_is_seen(
+    engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"who": {"type": "text"}, "visits": {"type": "integer", "rows_of_unit": True, "min": 1, "max": 3}}
+    query = {"measure": "sum", "column": "visits", "max_rows": 1}
+    asked = ("add-remove", {"columns": columns, "unit": "who"}, query, ([("a",), ("b",)], [("a",)]))
+    assert moved_between(engine, tmp_path, *asked) == []
+    monkeypatch.setattr(Values, "_rows_of_unit", lambda values, layers: Term("(count(*) OVER () * 2)", len(layers.names)))
+    assert moved_between(engine, tmp_path, *asked) != []
+
+
+def test_blank_rows_are_left_out_beside_any_condition_and_of_any_number_of_columns(engine: DuckDB, tmp_path: Path) -> None:
+    """The condition is read by itself: it cannot close the parentheses around it. Without stored columns, all rows are alike and count."""
+    many = {f"c{n}": {"type": "boolean"} for n in range(160)}  # more than an expression may nest
+    constant = {"one": {"type": "integer", "expression": "1"}}
+    for columns, where, expected in [
+        (many, {}, 1),
+        (constant, {}, 2),
+        (many, {"where": "true) or (true"}, 'where: expected one SQL expression, found "true) or (true"'),
+    ]:
+        document = {
+            "format": 1,
+            "privacy": {"adjacency": "zero-out", "delta": 1e-6, "unit": "example"},
+            "budget": {"epsilon": 50.0},
+            "source": {"path": "rows.csv", "columns": columns},
+            "query": [{"name": "q", "measure": "count", "epsilon": 0.5, **where}],
+        }
+        (one,) = priced(document, str(tmp_path))
+        at = replace(engine, table=replace(engine.table, columns=one.setting.source.columns))
+        put(at, dict.fromkeys(many, ("boolean", "BOOLEAN")), [["NULL"] * 160, ["NULL"] * 159 + ["true"]])
+        try:
+            outcome: object = at.totals(one.query.aggregation(one.setting), SECRET)[()].rows
+        except InputError as error:
+            outcome = str(error)
+        assert outcome == expected, (len(columns), where)

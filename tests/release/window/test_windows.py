@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.release import release_run as running
 from dpcli.release.aggregate import Totals
-from dpcli.release.data_source import Source
+from dpcli.release.data_source import Join, Source
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.release_plan import row_window
@@ -203,11 +203,14 @@ def test_what_cannot_be_told_is_refused_before_the_charge(opened_with: dict[str,
         assert not books.state().runs
 
 
-def test_a_computed_column_decides_no_block(tmp_path: Path) -> None:
+def test_a_column_that_is_computed_or_joined_decides_no_block(tmp_path: Path) -> None:
     source = planned(tmp_path, COUNT).source
     moved = {**source.columns, "when": replace(source.columns["age"], type="date", expression="name")}
     with pytest.raises(InputError, match="found a computed column"):
         row_window(family("day"), ("2020-12-20",), replace(source, columns=moved), "file.toml")
+    joined = replace(source, join=(Join(path="days.csv", on="name", columns=("when",)),))
+    with pytest.raises(InputError, match="found a joined column"):
+        row_window(family("day"), ("2020-12-20",), joined, "file.toml")
 
 
 def test_a_window_without_a_ledger_is_refused(tmp_path: Path) -> None:
