@@ -151,3 +151,16 @@ def test_settings_out_of_range_have_none() -> None:
     assert rounded_sums(((loss, 1),), -20.0, 0.5) is None
     for log_delta, epsilon in ((-20.0, 0.0), (-20.0, math.inf), (-700.0, 0.5), (0.0, 0.5)):
         assert rounded_sums(((loss, 2),), log_delta, epsilon) is None
+
+
+def test_epsilon_far_from_every_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses that all exceed 1.25 epsilon had a grid of no cells, and e^epsilon overflowed at an epsilon of over 709."""
+    monkeypatch.setattr(module, "PRODUCTS", 2e6)
+    for pure, count, epsilon in ((100.0, 2, 1.0), (300.0, 3, 880.0)):
+        bounds = rounded_sums(directions(((StatedPure(pure), count),))[0], -20.0, epsilon)
+        assert bounds is not None
+        least, most = bounds.log_delta(epsilon)
+        log_top = -count * math.log1p(math.exp(-pure))  # with any smaller loss, delta is below e^-99
+        exact = log_top + math.log(-math.expm1(epsilon - count * pure))
+        assert least <= exact + 1e-12 and exact - 1e-12 <= most <= least + 1e-5, (pure, count, epsilon, least, exact, most)
+        assert bounds.epsilon(-20.0)[0] <= count * pure

@@ -66,7 +66,7 @@ def rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSum
         return None
     ranges = [_range(loss, log_delta) for loss, _ in losses]
     far = FAR * epsilon - sum(n * min(low, 0.0) for (low, _), (_, n) in zip(ranges, losses, strict=True))
-    ranges = [(low, min(high, far)) for low, high in ranges]
+    ranges = [(low, max(low, min(high, far))) for low, high in ranges]
     spacing = max(epsilon / FIRST_CELLS, max(high - low for low, high in ranges) / MOST_CELLS)
     products = min(PRODUCTS, 0.15 * remaining() / PRODUCT)
     first = Halves(losses, ranges, log_delta, spacing, True, products)
@@ -207,11 +207,12 @@ class Halves:
         """Return the upper or the lower bound on what outcomes with a far loss add to delta(epsilon)."""
         reaching = [(n, far) for n, far in self._far if far.top + self._lowest >= epsilon]
         p_mass = _any((n, far.p_above) for n, far in (self._far if self._upward else reaching))
-        q_mass = math.exp(epsilon) * _any((n, far.q_above) for n, far in reaching) if reaching else 0.0
+        growth = math.exp(epsilon) if reaching else 0.0  # e^epsilon may overflow above all far losses
+        q_mass = growth * _any((n, far.q_above) for n, far in reaching)
         error = FAR_ROUNDING * (p_mass + q_mass)
         if not self._upward:
             return p_mass - q_mass - error
-        q_below = math.exp(epsilon) * sum(n * far.q_above for n, far in self._far) * sum(n * far.q_below for n, far in self._far)
+        q_below = growth * sum(n * far.q_above for n, far in reaching) * sum(n * far.q_below for n, far in self._far)
         return max(p_mass - q_mass, 0.0) + error + q_below * (1.0 + FAR_ROUNDING) + LEAST_MASS
 
     def _power(self, one: Masses, count: int) -> Masses:
