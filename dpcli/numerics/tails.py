@@ -50,7 +50,12 @@ class Cells(NamedTuple):
 
 
 def cells_between(above: Array, below: Array) -> Cells:
-    """Return the cells between n losses. above, below: logarithms of the tails of one distribution at these losses, of shape (n,)."""
+    """Return the cells between n losses. above, below: logarithms of the tails of one distribution at these losses, of shape (n,).
+
+    Raises InternalError if a tail is NaN, whose cell would pass for an empty one.
+    """
+    if np.isnan(above).any() or np.isnan(below).any():
+        raise InternalError("a tail of a privacy loss is NaN: this is a bug in dpcli, and no number")
     use_below = below[1:] < -0.7  # e^-0.7 is about 1/2
     outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
     inner = np.minimum(inner, outer)  # rounding may exchange them

@@ -9,6 +9,7 @@ import pytest
 
 from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array
+from dpcli.numerics.grid.lattice import discretise, edges
 from dpcli.numerics.tails import Tails, log_deltas, normal_tails, single_epsilon, single_log_delta, total_variation
 
 
@@ -34,3 +35,12 @@ def test_a_tail_that_is_no_number_is_no_epsilon(torn: str) -> None:
         ask(Torn(""))
         with pytest.raises(InternalError, match="NaN"):
             ask(Torn(torn))
+
+
+def test_a_cell_at_a_tail_that_is_no_number_is_not_empty() -> None:
+    """Such cells were left out, also of upper bounds."""
+    at = edges(-40, 80, 0.1)
+    discretise(Torn("").tails(at), -40, 0.1, 1.0)
+    for torn in Tails._fields:
+        with pytest.raises(InternalError, match="NaN"):
+            discretise(Torn(torn).tails(at), -40, 0.1, 1.0)
