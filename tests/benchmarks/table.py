@@ -158,16 +158,18 @@ class Libraries:
 
 
 def training() -> Iterator[str]:
-    """Yield the table of training, which needs torch and Opacus here: time and memory of a step, those of SGD without privacy being 1."""
+    """Yield the table of training, which needs torch and Opacus here: CPU time of a step, that of SGD without privacy being 1."""
     from tests.benchmarks.training import STEPS, measured
 
-    yield "| step of | time, times SGD's | memory, times SGD's |"
-    yield "| --- | --- | --- |"
+    yield f"An MLP of 784, 256, 256 and 10 units, batches of 256; the median of {ROUNDS} rounds."
+    yield ""
+    yield "| step of | CPU time, times that of SGD without privacy |"
+    yield "| --- | --- |"
     for case in TRAINED:
         columns = measured(case, [way for way in STEPS if way != "noise"], "step", "cpu", False, ROUNDS, False, sys.executable)
         for column in columns[1:]:
-            times = f"{statistics.median(column.ratios(columns[0])):.2f}" if column.turns else column.failure
-            yield f"| {case}, {column.name} | {times} | {column.peak / columns[0].peak:.2f} |"
+            times = f"{statistics.median(column.ratios(columns[0])):.1f}" if column.turns else column.failure
+            yield f"| {case}, {column.name} | {times} |"
 
 
 def accuracies() -> Iterator[str]:
@@ -187,13 +189,13 @@ def machine(versions: dict[str, str]) -> Iterator[str]:
     """Yield when, where and with what the page was measured."""
     load, cores = os.getloadavg()[1], os.cpu_count() or 1
     busy = (
-        f"The machine was busy with other work (load {load:.0f}): seconds are too long, and ratios rough. " if load > cores else ""
+        f" The machine was busy with other work (load {load:.0f}): seconds are too long, and ratios rough." if load > cores else ""
     )
     model = [
         line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
     ]
     packages = ", ".join(f"{name} {versions[name]}" for name in sorted(versions))
-    yield f"Measured on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}. {busy}Sharpness does not depend on the machine."
+    yield f"Measured on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}.{busy}"
     yield ""
     yield f"Machine: {(model or [platform.machine()])[0]}, {cores} cores, one thread for each question, Python {platform.python_version()}."
     yield f"Versions: {packages}."
@@ -205,7 +207,8 @@ Every number here comes from `python -m tests.benchmarks.table`, in which each l
 documentation shows. Each section says when it was measured. dpcli's epsilon is an interval: the truth is
 proved to lie in it. The next column says how far each bound is above the
 lower end of that interval. **Too small** marks a bound below it, which claims more privacy than there is. CPU time is of one call in a warm
-process. A library that does not offer a setting has no row there. Hit rates are of the best attack on membership: dpcli's is a bound.
+process; sharpness does not depend on the machine. A library that does not offer a setting has no row there. Hit rates are of the best
+attack on membership: dpcli's is a bound.
 [Comparison of releases](release-comparison.md): which questions about a table each library answers.
 """
 

@@ -9,7 +9,7 @@ Every interval holds by its own certificate, so their intersection holds too. Th
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
    alone does not reach epsilon.
 4. Contours with a small Gaussian loss added (smoothed.py).
-5. Sums of rounded losses (few_atoms.py), for a few steps with finitely many outcomes.
+5. Sums of rounded losses (rounded_sums.py), for not too many steps.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.few_atoms import FewAtoms
     from dpcli.numerics.contour.few_steps import FewSteps
     from dpcli.numerics.contour.little_noise import CountedLoss
+    from dpcli.numerics.contour.rounded_sums import RoundedSums
     from dpcli.numerics.contour.smoothed import ContourPair
     from dpcli.numerics.grid.large_losses import LargeLosses
 
@@ -54,6 +54,10 @@ NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; 
 WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
+MOST_SUMMED = 200  # most steps of sums of rounded losses
+SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
+BEFORE_SUMS = 0.75  # share of the work that the methods before these sums may take
+CLEARLY_LESS = 0.8  # share of the epsilon that a sum was made for, below which it is made again
 MAX_SMOOTHED_PAIRS = 2  # most smoothed pairs of contours for bounds on delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 FIRST_CELLS = 1.5e5  # cells for the unchanged integrand, if all losses have a far tail
@@ -143,11 +147,15 @@ def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None
     return _limited_to(LARGE_LOSSES_CELLS, lambda: large_losses(losses, log_delta, epsilon))
 
 
-def _few_atoms(losses: Losses, log_delta: float, epsilon: float) -> FewAtoms | None:
-    """Return the bounds by sums of rounded losses, narrow near `epsilon`, for a few steps of atoms; None for other losses."""
-    from dpcli.numerics.contour.few_atoms import MOST_STEPS, few_atoms
+def _rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSums | None:
+    """Return the bounds by sums of rounded losses, narrow near `epsilon`; None if they do not apply or take too much work."""
+    from dpcli.numerics.contour.rounded_sums import rounded_sums
 
-    return few_atoms(losses, log_delta, epsilon) if sum(n for _, n in losses) <= MOST_STEPS else None
+    if sum(n for _, n in losses) > MOST_SUMMED:
+        return None
+    with suppress(NotRepresentable):
+        return rounded_sums(losses, log_delta, epsilon)
+    return None
 
 
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
@@ -179,39 +187,46 @@ def epsilon_between(losses: Losses, log_delta: float) -> EpsilonBounds | None:
 
     Raises NotRepresentable if there is no bound and one of the methods was refused.
     """
-    ends = UNKNOWN
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
-        few = _few_steps(losses, log_delta)
-        if few is not None:
-            ends = _intersection(ends, EpsilonBounds(*few.epsilon()))
-            if _is_narrow(ends, NARROW):
-                return ends
-        for counts in _little_noise(losses, log_delta):
-            ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
-            if _is_narrow(ends, NARROW):
-                return ends
-        may_jump = cuttable(losses)
-        if may_jump:
-            ends = _epsilon_first(losses, log_delta, ends)
-            if not _is_narrow(ends, NARROW_IF_TINY) and log_delta < TINY_LOG_DELTA:
-                ends = _epsilon_of_large_losses(losses, log_delta, ends)
-                if _is_narrow(ends, NARROW_IF_TINY):
-                    return ends
-            if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
-                ends, may_jump = _epsilon_by_jump(losses, log_delta, ends), False
-            if _is_narrow(ends, NARROW_AFTER_JUMP):
-                return ends
-        ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
-        if not _is_narrow(ends, NARROW):
-            ends, error = _epsilon_smoothed(losses, log_delta, ends)
-            refused = refused or error
-        if may_jump and not _is_narrow(ends, NARROW_AFTER_JUMP):
-            ends = _epsilon_by_jump(losses, log_delta, ends)
+        with allowance(math.inf, share=1.0 if sum(n for _, n in losses) > MOST_SUMMED else BEFORE_SUMS):
+            ends, refused = _epsilon_by_integrals(losses, log_delta)
         if not _is_narrow(ends, NARROW_SMOOTHED):
-            ends = _epsilon_of_few_atoms(losses, log_delta, ends)
+            ends = _epsilon_of_rounded_sums(losses, log_delta, ends)
     if refused and not math.isfinite(ends.upper):
         raise refused
     return ends if math.isfinite(ends.upper) else None
+
+
+def _epsilon_by_integrals(losses: Losses, log_delta: float) -> tuple[EpsilonBounds, NotRepresentable | None]:
+    """Return the bounds of the methods before the sums of rounded losses, and the error of the last refused one, if any."""
+    ends = UNKNOWN
+    few = _few_steps(losses, log_delta)
+    if few is not None:
+        ends = _intersection(ends, EpsilonBounds(*few.epsilon()))
+        if _is_narrow(ends, NARROW):
+            return ends, None
+    for counts in _little_noise(losses, log_delta):
+        ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
+        if _is_narrow(ends, NARROW):
+            return ends, None
+    may_jump = cuttable(losses)
+    if may_jump:
+        ends = _epsilon_first(losses, log_delta, ends)
+        if not _is_narrow(ends, NARROW_IF_TINY) and log_delta < TINY_LOG_DELTA:
+            ends = _epsilon_of_large_losses(losses, log_delta, ends)
+            if _is_narrow(ends, NARROW_IF_TINY):
+                return ends, None
+        if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
+            ends, may_jump = _epsilon_by_jump(losses, log_delta, ends), False
+        if _is_narrow(ends, NARROW_AFTER_JUMP):
+            return ends, None
+    ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
+    if not _is_narrow(ends, NARROW):
+        ends, error = _epsilon_smoothed(losses, log_delta, ends)
+        refused = refused or error
+    if may_jump and not _is_narrow(ends, NARROW_AFTER_JUMP):
+        ends = _epsilon_by_jump(losses, log_delta, ends)
+    return ends, refused
 
 
 def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
@@ -267,12 +282,21 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: EpsilonBounds) 
     return ends, refused
 
 
-def _epsilon_of_few_atoms(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by sums of rounded losses, unless these do not apply or take too much work."""
+def _epsilon_of_rounded_sums(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
+    """Return `ends`, narrowed by sums of rounded losses. Without an upper end, Chernoff's bound tells where to look."""
     with suppress(NotRepresentable):
-        atoms = _few_atoms(losses, log_delta, ends.upper)
-        if atoms is not None:
-            return _intersection(ends, EpsilonBounds(*atoms.epsilon(log_delta), math.nan))
+        near = ends.upper
+        if not math.isfinite(near):
+            z = np.array([tilt_for(losses, log_delta)])
+            near = float(((total_cgf(losses, z) - log_delta + log_hockey(z)) / z)[0])
+        for _ in range(2):  # the grid is finer if it is made for a better epsilon
+            sums = _rounded_sums(losses, log_delta, near)
+            if sums is None:
+                break
+            ends = _intersection(ends, EpsilonBounds(*sums.epsilon(log_delta), math.nan))
+            if not 0.0 < ends.upper < CLEARLY_LESS * near:
+                break
+            near = ends.upper
     return ends
 
 
@@ -438,10 +462,19 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
-    atoms = _few_atoms(losses, near, epsilon)
-    if atoms is not None:
-        yield atoms, NARROW_SMOOTHED
+    sums_first = sum(n for _, n in losses) <= SUMMED_FIRST
+    if sums_first:
+        yield from _rounded(losses, near, epsilon)
     yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
+    if not sums_first:
+        yield from _rounded(losses, near, epsilon)
+
+
+def _rounded(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+    """Yield the bounds by sums of rounded losses, if there are any, with their width."""
+    sums = _rounded_sums(losses, near, epsilon)
+    if sums is not None:
+        yield sums, NARROW_SMOOTHED
 
 
 def cuttable(losses: Losses) -> bool:
@@ -515,7 +548,7 @@ def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> E
         chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
         falls = _log_chernoff(far[-1:], cumulants[-1:], first.upper) <= chernoff  # so a larger tilt is better
         if falls or chernoff > log_delta + CHERNOFF_EXCESS or not math.isfinite(first.tilt):
-            z = t * np.geomspace(0.1, 100.0, 10)
+            z = t * np.geomspace(0.1, max(100.0, -10.0 * log_delta), 10)
             chernoff = min(chernoff, _log_chernoff(z, total_cgf(losses, z), first.upper))
         if chernoff <= log_delta:
             return None

@@ -265,7 +265,7 @@ def choice_curve(epsilon: float, count: int, steps: int) -> ChoiceCurve:
     steps: number of grid steps for each epsilon. Both bounds include rounding: the difference of nearly equal slopes has a relative error
     of about 1e-16 / spacing^2.
     """
-    spend(3.0 * CANDIDATES * count * count * steps)
+    spend(CANDIDATES * count * count * steps)  # half as many points, at about 400 ns each
     spacing = epsilon / steps
     upper = lower = np.zeros(1)
     for _ in range(count):

@@ -105,8 +105,8 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
     share = NEAR * edge_share(start, size)  # of the spacing; a loss up to this far above a grid point counts as lying on it
     left, up = spacing * (start + np.arange(size - 1)), math.exp(tilt * spacing)  # up: the factor of the tilt across a cell
     with np.errstate(all="ignore"):
-        log_p, slip_p = _cell_masses(tails.p_above, tails.p_below)
-        log_q, slip_q = _cell_masses(tails.q_above, tails.q_below)
+        log_p, slip_p = cell_masses(tails.p_above, tails.p_below)
+        log_q, slip_q = cell_masses(tails.q_above, tails.q_below)
         slip = np.minimum(slip_p + slip_q, 1.0)
         rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - left)
         exponents = log_p + tilt * left
@@ -144,7 +144,7 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
     )
 
 
-def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
+def cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
     """Return the logarithms of the masses between grid points, and bounds on their relative error. An empty cell has the error 0."""
     log_mass, outer, inner, share = cells_between(above, below)
     size = 4.0 - outer + (4.0 - np.maximum(inner, -1e4)) * np.exp(inner - outer)  # of the errors of both values of the tail

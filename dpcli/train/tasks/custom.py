@@ -144,7 +144,8 @@ def metrics(result: Any, source: str) -> Metrics:
 def refuse(train: Loop, path: str) -> NoReturn:
     """Raise InputError, because a file with the task "loop" names no model and no data."""
     raise InputError(
-        f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it'
+        f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it, and '
+        '[audit] with canary = "gradient" audits such a run'
     )
 
 

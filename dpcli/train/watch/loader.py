@@ -129,6 +129,7 @@ class DrawnBatches(ABC):
     """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
+        size: Number of records in the last batch.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
             `find_passes` updates it.
@@ -138,6 +139,7 @@ class DrawnBatches(ABC):
     records: int
     rate: float
     count: int = 0
+    size: int = 0
     times: Indices = field(init=False)
     may_be_passes: bool = True
     digests: set[bytes] = field(default_factory=set)
@@ -152,6 +154,7 @@ class DrawnBatches(ABC):
             batch: Indices of the records of the batch, shape (B,). No scheme draws a record twice in one batch.
         """
         self.count += 1
+        self.size = len(batch)
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
         if len(np.unique(batch)) < len(batch):

@@ -47,7 +47,6 @@ class Watch(Displayed):
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
         batches: Number of batches that the loader drew.
-        batch_size: Number of records in the last of these batches.
         wrong: First contradiction between the loop and the file, in words; "" if there is none.
         drawn: Test of the loader's batches against the sampling scheme; None if there is none.
         noise: Measurement of the noise; None without an Opacus optimizer.
@@ -59,7 +58,6 @@ class Watch(Displayed):
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
-    batch_size: int = 0
     wrong: str = ""
     drawn: DrawnBatches | None = None
     noise: MeasuredNoise | None = None
@@ -202,7 +200,6 @@ class Watch(Displayed):
     def _test_batch(self, batch: Indices) -> None:
         """Test a batch of the loader. Raises InputError if it contradicts the file."""
         self.batches += 1
-        self.batch_size = len(batch)
         if self.drawn is None:
             return
         problem = self.drawn.add(batch)
@@ -211,8 +208,8 @@ class Watch(Displayed):
         self.observed["sampling"] = CONSISTENT
 
     def _batch_size(self) -> int | None:
-        """Return the number of records of the step in progress; None if the loader drew other batches for this step, or for later ones."""
-        return self.batch_size if self.batches == self.steps else None
+        """Return the number of records of the step in progress; None if the loader is not tested, or drew no or several batches for it."""
+        return self.drawn.size if self.drawn is not None and self.batches == self.steps else None
 
     def _report_measurement(self, part: str, problem: str) -> None:
         """Store the result of a measurement. Raises InputError if it contradicts the file.

@@ -280,6 +280,7 @@ def test_opacus_behind_a_right_sampler_is_seen_and_states_no_epsilon() -> None:
     assert "seed of torch's generator was not checked" in watch.report and watch.report.endswith("no proof of an epsilon")
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 def test_clipping_is_measured_where_opacus_has_the_gradients_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     report = opacus_loop(whole=True).report
