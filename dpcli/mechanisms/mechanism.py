@@ -92,7 +92,7 @@ class Mechanism:
         return 0.0, self.zcdp()
 
     def gdp(self) -> float:
-        """Return mu, if the mechanism is exactly a Gaussian mechanism with sensitivity / noise = mu."""
+        """Return mu, if the mechanism is a Gaussian mechanism with sensitivity / noise = mu, or nearly one that is dominated by it."""
         raise NotRepresentable("it is not a Gaussian mechanism")
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
