@@ -1080,7 +1080,7 @@ BEGIN
     END IF;
   END IF;
   FOR i IN 1 .. cardinality(bodies) LOOP
-    PERFORM dpcli.require(clock_timestamp() < until, format('over the time: %s entries hold up others for over 25 s: append fewer at once',
+    PERFORM dpcli.require(clock_timestamp() < until, format('over the time: %s entries take more than 25 s, and others wait: append fewer at once',
       cardinality(bodies)));
     IF moved THEN
       bodies[i] := dpcli.sealed_again(bodies[i], start + i - 1, last.head);
