@@ -32,45 +32,39 @@ answers.frame()  # a notebook shows it as a table, with an interval for each ans
 again = dpcli.release(visits, EXAMPLES / "ten-questions.toml", out=folder / "answers")
 assert again.answers == answers.answers and not again.fresh
 
-
 # %% Everything from here on is computed from noisy answers, and costs nothing.
-def rows_of(query: str) -> list[dict[str, object]]:
-    """Return the answers to a query."""
-    return [row for row in answers.rows() if row["query"] == query]
-
-
-(patients,) = rows_of("patients")
+(patients,) = answers.rows("patients")
 print(f"1. {patients['value']} patients ({patients['lower']:.0f} to {patients['upper']:.0f})")
 
 # %%
-by_state = {row["state"]: row["value"] for row in rows_of("visits")}
+by_state = {row["state"]: row["value"] for row in answers.rows("visits")}
 print(f"2. visits by state: {by_state}")
 
 # %%
-print(f"3. reasons that enough patients have: {[row['reason'] for row in rows_of('reasons')]}")
+print(f"3. reasons that enough patients have: {[row['reason'] for row in answers.rows('reasons')]}")
 
 # %% A share has no measure of its own, and no interval: two counts have one each.
-(seniors,) = rows_of("visits-of-seniors")
+(seniors,) = answers.rows("visits-of-seniors")
 share = seniors["value"] / sum(by_state.values())
 print(f"4. {100 * share:.0f} % of the visits are of people from 65 on")
 
 # %%
-print("5. spent:", {row["state"]: round(row["value"]) for row in rows_of("spent")})
-print("6. mean cost:", {row["state"]: round(row["value"], 1) for row in rows_of("mean-cost")})
+print("5. spent:", {row["state"]: round(row["value"]) for row in answers.rows("spent")})
+print("6. mean cost:", {row["state"]: round(row["value"], 1) for row in answers.rows("mean-cost")})
 
 # %%
-quartiles = [row["value"] for row in rows_of("quartiles")]
+quartiles = [row["value"] for row in answers.rows("quartiles")]
 print(f"7. a quarter of the visits cost at most {quartiles[0]}, half {quartiles[1]}, three quarters {quartiles[2]}")
 
 # %%
-print("8. visits by age:", [row["value"] for row in rows_of("ages")])
+print("8. visits by age:", [row["value"] for row in answers.rows("ages")])
 
 # %%
-(reason,) = rows_of("common-reason")
+(reason,) = answers.rows("common-reason")
 print(f"9. the most common reason: {reason['value'] or 'too close to tell'}")
 
 # %%
-(vaccinations,) = rows_of("cost-of-vaccinations")
+(vaccinations,) = answers.rows("cost-of-vaccinations")
 low, high = vaccinations["lower"], vaccinations["upper"]
 print(f"10. a vaccination costs {vaccinations['value']:.2f} on average ({low:.2f} to {high:.2f})")
 

@@ -1,12 +1,24 @@
 """Zero-concentrated differential privacy: rhos add up.
 
-Consumes each mechanism's rho, which sampling does not lower. The total is converted to epsilon at the best real order. Bounds: upper. It
-needs delta > 0. Steps may be chosen one after the other, unless they state a delta.
+Consumes each mechanism's rho, which sampling does not lower. The total is converted to epsilon at the best real order. The part xi of a
+(xi, rho)-zCDP mechanism that does not grow with the order adds up too, and is added to epsilon. Bounds: upper. It needs delta > 0. Steps
+may be chosen one after the other, unless they state a delta.
 """
 
 from __future__ import annotations
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, normalised, require_positive, rho_of, step_totals
+from dpcli.accountants.base import (
+    Accountant,
+    Bound,
+    PrivacyProfile,
+    Steps,
+    merged,
+    normalised,
+    require_positive,
+    rho_of,
+    step_totals,
+)
+from dpcli.base.stated import difference, total
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 
@@ -24,9 +36,11 @@ class ZcdpProfile(PrivacyProfile):
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:
-        rho = self.rho()
+        xi = total((count, mechanism.zcdp_constant()) for mechanism, count in merged(self.steps))
+        rho = difference(self.rho(), xi)
         require_positive(delta, "zCDP")
-        return Bound(zcdp_epsilon(rho, delta) * (1.0 + ROUNDING), detail={"rho": rho})
+        epsilon = zcdp_epsilon(rho, delta) * (1.0 + ROUNDING)
+        return Bound(total(((1, xi), (1, epsilon))), detail={"xi": xi, "rho": rho}) if xi else Bound(epsilon, detail={"rho": rho})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return normalised(step_totals(self.steps, lambda mechanism: mechanism.zcdp()))

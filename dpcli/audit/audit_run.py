@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved_pipeline
-from dpcli.audit.audit_result import Audit, ReplayCheck
+from dpcli.audit.audit_result import Audit
 from dpcli.audit.audit_settings import DEFAULT_SETTINGS, AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.evidence import Evidence, read_evidence
-from dpcli.audit.noise_statistics import SIZE_OF_NOISE
+from dpcli.audit.noise_statistics import noise_power
 from dpcli.audit.one_run import guessed_audit, one_run_audit
 from dpcli.audit.own_code import call_user_code, user_function
 from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, steps_of
@@ -177,7 +177,7 @@ def _one_run(request: AuditRequest) -> Audit:
     evidence = _evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
-        return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.gradients)
+        return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.observed)
     if evidence.guessed is None:
         raise InputError(
             f"{evidence.path}: expected scores or guesses about canaries, found counts of two runs; use --kind two-run"
@@ -260,7 +260,7 @@ def _replay(request: AuditRequest) -> Audit:
         subject=settings.function or f"the training of {request.path}",
         confidence=settings.confidence,
         checks=results,
-        power=(_replay_power(results),),
+        power=(noise_power(results),),
         assumptions=(
             "the program really uses the sums and the noise that it reports",
             "only the tested pairs of datasets are covered; choose data that is the worst case for the program",
@@ -268,14 +268,6 @@ def _replay(request: AuditRequest) -> Audit:
         ),
         counts={"replays": count, "steps": len(pairs[0].left)},
     )
-
-
-def _replay_power(results: tuple[ReplayCheck, ...]) -> str:
-    """Return in words which loss of noise the replay would have detected."""
-    for check in results:
-        if check.name == SIZE_OF_NOISE and check.power:
-            return f"would have detected with probability 90 %: {check.power}"
-    return "the noise was not checked, because no standard deviation is known"
 
 
 def _replayable_function(request: AuditRequest, function: str, entropy: int) -> Replayable:

@@ -5,7 +5,7 @@ A finished run leaves `audit.json` in its folder. The audit reads no other file 
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
 
-with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] if the canaries were gradients.
+with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and "confidence" if the canaries were gradients.
 
 `member` states whether a fair coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
 without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
@@ -24,8 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.bounds import Counts, require_consistent_guesses
-from dpcli.audit.gradient_scores import SampledSteps
+from dpcli.audit.gradient_scores import ObservedRun, SampledSteps
 from dpcli.audit.scores import Guessed, Scores
 from dpcli.base.errors import InputError
 from dpcli.file.toml.limits import escaped_path
@@ -48,7 +49,7 @@ class Evidence:
         path: Path of the file, for messages.
         scores, guessed, counts: The outcome. Two of the three are None.
         neighbours: How the two datasets differ, if the file states it.
-        gradients: None if the canaries are not gradients. Otherwise the steps that sampled them; empty if they are not drawn step by step.
+        observed: Steps and checks of a run whose canaries were gradients; None for other canaries.
     """
 
     path: str
@@ -56,7 +57,7 @@ class Evidence:
     guessed: Guessed | None = None
     counts: Counts | None = None
     neighbours: str | None = None
-    gradients: tuple[SampledSteps, ...] | None = None
+    observed: ObservedRun | None = None
 
 
 def read_evidence(path: str) -> Evidence:
@@ -121,7 +122,7 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
         raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
     if type(document.get("canaries")) is list:
         evidence = _evidence_in_rows(path, document["canaries"])
-        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _gradients(path, document))
+        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed(path, document))
     for keys, counted_evidence in COUNTED.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
@@ -129,19 +130,31 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
     raise InputError(f"{path}: expected canaries, or counts {expected}, found {first_names(sorted(document), 'nothing')}")
 
 
-def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
-    """Return the steps that sampled gradient canaries; None if the file has no key for them. Raises InputError for impossible steps."""
+def _observed(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
+    """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
+
+    Raises InputError for impossible steps or checks.
+    """
     if "gradients" not in document:
         return None
-    parts = document["gradients"]
+    parts, confidence = document["gradients"], document.get("confidence", 0.95)
     try:
         steps = tuple(SampledSteps(int(part["steps"]), float(part["rate"]), float(part["noise"])) for part in parts)
-        is_valid = all(map(_is_possible, steps))
+        checks = tuple(ReplayCheck(**check) for check in document.get("checks", ()))
+        is_valid = all(map(_is_possible, steps)) and all(map(_is_check, checks)) and 0.5 < float(confidence) < 1.0
     except (TypeError, KeyError, ValueError, OverflowError):
         is_valid = False
     if not is_valid:
-        raise InputError(f"{path}: gradients: expected steps, rate and noise of each part of the run, found {str(parts)[:60]}")
-    return steps
+        raise InputError(
+            f"{path}: gradients: expected steps, rate and noise of each part of the run, and its checks, found {str(parts)[:60]}"
+        )
+    return ObservedRun(steps, checks, float(confidence))
+
+
+def _is_check(check: ReplayCheck) -> bool:
+    """Return whether the values of a check have their types."""
+    texts = (check.name, check.message, check.power)
+    return all(type(text) is str and text.isprintable() for text in texts) and type(check.passed) is type(check.statistical) is bool
 
 
 def _is_possible(part: SampledSteps) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from dpcli.audit.audit_result import ReplayCheck
 from dpcli.numerics.arrays import Array, np
 
 POOL = 4000  # largest number of simulated scores of members, and of others, from which simulated audits draw
@@ -34,6 +35,26 @@ class SampledSteps:
     steps: int
     rate: float
     noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRun:
+    """The records of a run with gradient canaries, in addition to the scores of the canaries.
+
+    Attributes:
+        steps: Steps that sampled the canaries; empty if an audit cannot simulate them.
+        checks: Results of the checks of the run's noise, batches and clipping.
+        confidence: Confidence of the audit that the run's file stated, with which the checks were made.
+    """
+
+    steps: tuple[SampledSteps, ...]
+    checks: tuple[ReplayCheck, ...] = ()
+    confidence: float = 0.95
+
+
+def split_significance(confidence: float) -> float:
+    """Return half of an audit's significance. The guesses about gradient canaries get one half, and the checks of the run the other."""
+    return 0.5 * (1.0 - confidence)
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:

@@ -9,10 +9,11 @@ after each tensor has been rescaled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.noise_draws import Draws
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-SIZE_OF_NOISE = "size of the noise"  # name of the test whose power the verdict of a replay states
+SIZE_OF_NOISE = "size of the noise"  # name of the test whose power a verdict states
 DETECTION_PROBABILITY = 0.9  # probability with which a test detects a fault of the size that it states as its power
 PAIRED_NUMBERS = 4096  # largest number of entries of a tensor that are compared in pairs
 FINEST_CELL = 2.0**-14  # smallest width of a cell in standard deviations; numbers in the same cell count as equal
@@ -64,6 +65,14 @@ class Statistic:
     p: float
     message: str
     power: Callable[[float], str]
+
+
+def noise_power(checks: Iterable[ReplayCheck]) -> str:
+    """Return in words which loss of noise the checks would have detected."""
+    for check in checks:
+        if check.name == SIZE_OF_NOISE and check.power:
+            return f"would have detected with probability 90 %: {check.power}"
+    return "the noise was not checked, because no standard deviation is known"
 
 
 def statistics(draws: Draws) -> Iterator[Statistic]:

@@ -15,7 +15,8 @@ from dpcli.audit.bounds import (
     guesses_gaussian_epsilon_lower,
 )
 from dpcli.audit.claim import Claim
-from dpcli.audit.gradient_scores import SampledSteps
+from dpcli.audit.gradient_scores import ObservedRun, SampledSteps, split_significance
+from dpcli.audit.noise_statistics import noise_power
 from dpcli.audit.power import (
     GuessingRule,
     best_guessing_rule,
@@ -34,24 +35,27 @@ COINS = (
 )
 BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were known"
 AFTER_CLIPPING = (
-    "the canaries are gradients that were added to the clipped sums, so the model, the loss and the clipping were not audited; a replay "
-    "audits them"
+    "the canaries are gradients that were added to the clipped sums, so the model and the loss were not audited, and the clipping only by "
+    "single records of the run; a replay audits them"
 )
 
 
 def one_run_audit(
-    scores: Scores, claim: Claim, settings: AuditSettings, subject: str, gradients: tuple[SampledSteps, ...] | None = None
+    scores: Scores, claim: Claim, settings: AuditSettings, subject: str, observed: ObservedRun | None = None
 ) -> Audit:
     """Audit one run by guessing, from their scores, which canaries were in it. The highest and lowest scores are guessed.
 
     Args:
         subject: The program or file that is audited.
-        gradients: None if the canaries are records. If they are gradients, the steps that sampled them; empty if the audit cannot
-            simulate these steps.
+        observed: None if the canaries are records. If they are gradients, the steps that sampled them, and the checks of the run.
 
     Raises:
-        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries differs from the setting.
+        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries or the confidence differs from
+            that of the run.
     """
+    if observed is not None and observed.checks:
+        return _observed_audit(scores, claim, settings, subject, observed)
+    gradients = None if observed is None else observed.steps
     if settings.canaries is not None and settings.canaries != len(scores):
         raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
     check_fair(scores)
@@ -61,6 +65,19 @@ def one_run_audit(
     results = tuple(guess(scores, count, settings.one_sided) for count in counts)
     measured = MeasuredScores(scores, independent=False, confidence=settings.confidence)
     return guessed_audit(results, claim, settings, subject, measured, gradients)
+
+
+def _observed_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str, observed: ObservedRun) -> Audit:
+    """Audit a run with gradient canaries by guesses and by the checks of the run. Each gets half of the significance."""
+    if settings.confidence != observed.confidence:
+        raise InputError(
+            f"{subject}: expected confidence {observed.confidence!r}, as audit.confidence was when the run was made, found "
+            f"{settings.confidence!r}"
+        )
+    by_guesses = replace(settings, confidence=1.0 - split_significance(settings.confidence))
+    audit = one_run_audit(scores, claim, by_guesses, subject, replace(observed, checks=()))
+    power = (noise_power(observed.checks), *audit.power)
+    return replace(audit, confidence=settings.confidence, checks=observed.checks, power=power)
 
 
 def guessed_audit(
@@ -216,6 +233,8 @@ def planned_guessing_power(
     Args:
         steps: Steps that will sample the canaries if these are gradients; empty for records, and if the steps cannot be simulated.
     """
+    if settings.canary == "gradient":
+        settings = replace(settings, confidence=1.0 - split_significance(settings.confidence))
     if steps and settings.guesses is None:
         settings = _with_best_rule(settings, claim, canaries, steps)
     guess_numbers = guess_counts(canaries) if settings.guesses is None else (settings.guesses,)

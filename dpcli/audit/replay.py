@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -147,9 +148,14 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
         _check_finite(pairs),
         _check_sensitivity(pairs, declared),
     )
-    tests = [*_noise_tests(pairs, declared), *_batch_size_tests(pairs, declared), *_draw_count_tests(pairs, declared)]
-    statistical = [_statistical_check(test, declared.significance / len(tests)) for test in tests]
-    return (*exact, *_noise_checks(pairs, declared), *statistical)
+    return (*exact, *_noise_checks(pairs, declared), *statistical_checks([pair.left for pair in pairs], declared))
+
+
+def statistical_checks(runs: Sequence[Sequence[Step]], declared: Declared) -> tuple[ReplayCheck, ...]:
+    """Return the results of the statistical checks of the noise and the batches of runs. They share `declared.significance` equally."""
+    steps = [step for run in runs for step in run]
+    tests = [*_noise_tests(runs, declared), *_batch_size_tests(steps, declared), *_draw_count_tests(steps, declared)]
+    return tuple(_statistical_check(test, declared.significance / len(tests)) for test in tests)
 
 
 def _statistical_check(test: Statistic, level: float) -> ReplayCheck:
@@ -262,14 +268,9 @@ def _check_sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
 
 
-def _left_steps(pairs: Sequence[Pair]) -> list[Step]:
-    """Return all steps on the datasets with the record."""
-    return [step for pair in pairs for step in pair.left]
-
-
-def _reports_noise(pairs: Sequence[Pair]) -> bool:
-    """Return whether a step on the datasets with the record reports its noise."""
-    return any(step.noise for step in _left_steps(pairs))
+def _reports_noise(runs: Sequence[Sequence[Step]]) -> bool:
+    """Return whether a step reports its noise."""
+    return any(step.noise for run in runs for step in run)
 
 
 def _flat_noise(step: Step) -> Array:
@@ -281,33 +282,51 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     """Check that the noise is equal on both datasets, and that it differs between successive steps and successive replays."""
     if declared.noise is None:
         return
-    if not _reports_noise(pairs):
+    if not _reports_noise([pair.left for pair in pairs]):
         yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
         return
     drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
     yield _check_same_noise(pairs, declared.noise)
     if declared.fresh:
-        repeated = any(_has_repeated_draws(run, declared.noise) for run in drawn)
-        message = "two successive steps have the same noise" if repeated else "different in successive steps"
-        yield ReplayCheck("new noise in every step", not repeated, message)
+        yield _check_new_noise(drawn, declared.noise)
     if len(drawn) > 1:
         repeated = _has_repeated_draws([run[0] for run in drawn], declared.noise)
         message = "two successive runs have the same noise" if repeated else "different in successive runs"
         yield ReplayCheck("new noise in every run", not repeated, message)
 
 
-def _noise_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+def _check_new_noise(runs: Sequence[Sequence[Array]], std: float) -> ReplayCheck:
+    """Check that the noise differs between successive steps of each run. The noise of a step is one vector."""
+    repeated = any(_has_repeated_draws(run, std) for run in runs)
+    message = "two successive steps have the same noise" if repeated else "different in successive steps"
+    return ReplayCheck("new noise in every step", not repeated, message)
+
+
+def observed_checks(runs: Sequence[Sequence[Step]], declared: Declared) -> tuple[ReplayCheck, ...]:
+    """Return the results of the checks of runs that were observed once. Only their noise and their batches are compared with the claims.
+
+    Raises InputError as `checks` does.
+    """
+    noises = [[_flat_noise(step) for step in run] for run in runs]
+    finite = all(np.isfinite(noise).all() for run in noises for noise in run)
+    exact = [ReplayCheck("finite noise", finite, "finite in all steps" if finite else "a step holds NaN or inf in the noise")]
+    if declared.fresh and declared.noise is not None:
+        exact.append(_check_new_noise(noises, declared.noise))
+    return (*exact, *statistical_checks(runs, declared))
+
+
+def _noise_tests(runs: Sequence[Sequence[Step]], declared: Declared) -> Iterator[Statistic]:
     """Test that the noise is as large as declared, Gaussian and independent.
 
     If the noise of different steps is correlated, only the first step of each run is used.
     """
-    if declared.noise is None or not _reports_noise(pairs):
+    if declared.noise is None or not _reports_noise(runs):
         return
-    runs = [[NoisyStep(step.sums, step.noise) for step in pair.left] for pair in pairs]
-    draws = noise_draws(runs, declared.noise, declared.fresh)
+    noisy_runs = [[NoisyStep(step.sums, step.noise) for step in run] for run in runs]
+    draws = noise_draws(noisy_runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
-    elif _check_finite(pairs).passed:
+    elif all(np.isfinite(values).all() for run in noisy_runs for step in run for values in step.arrays()):
         raise InputError("replay: the names or shapes of the noise change from step to step")
 
 
@@ -330,44 +349,55 @@ def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
     return False
 
 
-def _batch_size_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+def _batch_size_tests(steps: Sequence[Step], declared: Declared) -> Iterator[Statistic]:
     """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches vary less."""
-    sizes = np.array([len(step.batch) for step in _left_steps(pairs)], dtype=float)
+    sizes = np.array([len(step.batch) for step in steps], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
     mean, degrees = float(sizes.mean()), len(sizes) - 1
     spread = float(np.square(sizes - mean).sum()) / (mean * (1.0 - declared.rate))  # chi-square under Poisson sampling
     message = f"sizes of {len(sizes):,} batches vary {spread / degrees:.3g} times as much as under Poisson sampling"
 
-    def power(level: float) -> str:
-        return f"sizes that vary {1.0 / detectable_factor(degrees, level) ** 2:.2g} times as much"
+    yield Statistic(
+        "batches drawn by Poisson sampling", float(special.chdtr(degrees, spread)), message, partial(size_spread_power, len(sizes))
+    )
 
-    yield Statistic("batches drawn by Poisson sampling", float(special.chdtr(degrees, spread)), message, power)
+
+def size_spread_power(batches: int, level: float) -> str:
+    """Return in words how much less than under Poisson sampling batch sizes must vary for a test at this level to detect it."""
+    return f"sizes that vary {1.0 / detectable_factor(batches - 1, level) ** 2:.2g} times as much"
 
 
-def _draw_count_tests(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+def _draw_count_tests(steps: Sequence[Step], declared: Declared) -> Iterator[Statistic]:
     """Test that no more records are drawn than the declared rate permits."""
     rate = declared.rate or 0.0
-    steps = _left_steps(pairs)
     trials, drawn = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
     if not 0.0 < rate < 1.0 or not trials:
         return
 
-    def p_value(count: int) -> float:
-        return float(binomial_tail(trials, rate, np.array([count]))[0])
-
-    def power(level: float) -> str:
-        threshold = least_count(trials, lambda count: count > 0 and p_value(count) <= level)
-        if threshold > trials:
-            return "nothing"
-        detected_rate = float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY))
-        times = detected_rate / rate
-        return f"records drawn {up(times, 2)} times as often" if times < 1.0 / rate else "nothing"
-
     message = (
         f"{drawn:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
     )
-    yield Statistic("records drawn as often as declared", p_value(drawn), message, power)
+    p_value = _excess_probability(trials, rate, drawn)
+    yield Statistic("records drawn as often as declared", p_value, message, partial(draw_count_power, trials, rate))
+
+
+def _excess_probability(trials: int, rate: float, drawn: int) -> float:
+    """Return the probability that at least `drawn` records are drawn in `trials` trials with this rate."""
+    return float(binomial_tail(trials, rate, np.array([drawn]))[0])
+
+
+def draw_count_power(trials: int, rate: float, level: float) -> str:
+    """Return in words how much too often records must be drawn for a test at this level to detect it.
+
+    Args:
+        trials: Number of steps times number of records.
+    """
+    threshold = least_count(trials, lambda count: count > 0 and _excess_probability(trials, rate, count) <= level)
+    if threshold > trials:
+        return "nothing"
+    times = float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY)) / rate
+    return f"records drawn {up(times, 2)} times as often" if times < 1.0 / rate else "nothing"
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:

@@ -27,7 +27,14 @@ from dpcli.mechanisms.combined.composed import Composed, Parallel
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector, Norms
+from dpcli.mechanisms.noise.discrete_gaussian import (
+    NEARLY,
+    DiscreteGaussian,
+    DiscreteGaussianSpec,
+    DiscreteGaussianVector,
+    NearlyGaussian,
+    Norms,
+)
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
@@ -244,6 +251,9 @@ LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcl
 TWO_POINTS = "randomised response dominates what is (epsilon, delta)-DP (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776)"
 INTEGERS = "discrete Laplace noise is dominated by its whole shift in one coordinate (dpcli explain discrete-laplace)"
 ONE_INTEGER = "discrete Gaussian noise on one integer (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)"
+NEARLY_GAUSSIAN = (
+    "discrete Gaussian noise is a random rounding of Gaussian noise of variance sigma^2 - 5 (dpcli explain discrete-gaussian)"
+)
 INTEGERS_OF_VECTOR = "discrete Gaussian noise on integers that move by v is |v|^2 / (2 sigma^2)-zCDP (arXiv:2004.00010, Theorem 14)"
 SUM_OF_INTEGERS = (
     "the sum of {} discrete Gaussians costs no more than one of a slightly smaller variance, as the accountants take it"
@@ -437,6 +447,11 @@ def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: 
     return part, assumed
 
 
+def _nearly_gaussian(mechanism: NearlyGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
+    mu_squared = mechanism.norm_squared / (_exact(mechanism.sigma) ** 2 - NEARLY)
+    return {"kind": "gaussian", "mu_squared": str(mu_squared)}, (GAUSSIAN, NEARLY_GAUSSIAN)
+
+
 def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
     """Convert a mechanism on a sample whose pair follows from that of the mechanism.
 
@@ -537,7 +552,7 @@ def _may_fail(mechanism: MayFail, line: BillLine, neighbours: Neighbours, datase
 
 
 # Mechanisms that `_sampled` refuses: a Gaussian on a sample has a type of its own, and nothing follows for a sample from a rho alone.
-NEVER_SAMPLED = (PoissonSampled, Gaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
+NEVER_SAMPLED = (PoissonSampled, Gaussian, NearlyGaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
 _STATED = (Pure, StatedPure, RandomizedResponse)
 # Mechanisms whose pairs are their own mirror images, as REPLACED_ATOMS needs.
 MIRRORED = (*_STATED, MayFail, DiscreteLaplace, DiscreteGaussian)
@@ -554,6 +569,7 @@ CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     StatedZcdp: _rho,
     DiscreteGaussianVector: _rho,
     DiscreteGaussian: _discrete_gaussian,
+    NearlyGaussian: _nearly_gaussian,
     MayFail: _may_fail,
     PoissonSampled: _sampled,
     PoissonReplaced: _sampled,

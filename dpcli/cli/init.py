@@ -19,15 +19,17 @@ NEXT_STEPS = {
 @click.command(short_help="Write a pipeline file or a CI recipe.")
 @click.argument(
     "template",
-    type=click.Choice(["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release", *NEXT_STEPS]),
+    type=click.Choice(
+        ["dp-sgd", "train", "loop", "federated", "query", "pate", "pmixed", "prompt", "generate", "release", *NEXT_STEPS]
+    ),
     default="dp-sgd",
     metavar="[TEMPLATE]",
 )
 @new_file_option
 def command(template: str, output: str | None) -> None:
-    """Print a commented pipeline file: dp-sgd (accounting for private training), train (accounting and training), federated (rounds of a
-    server and its clients), query (noisy statistics), pate (labels by votes of teachers), pmixed (text from models on shards), prompt (a
-    prompt by votes), generate (synthetic texts) or release (noisy answers about a table).
+    """Print a commented pipeline file: dp-sgd (accounting for private training), train (accounting and training), loop (your own training
+    loop with dpcli.private), federated (rounds of a server and its clients), query (noisy statistics), pate (labels by votes of teachers),
+    pmixed (text from models on shards), prompt (a prompt by votes), generate (synthetic texts) or release (noisy answers about a table).
 
     Or print a configuration that runs dpcli gate on every change: ci-github (for .github/workflows/privacy-budget.yml), ci-gitlab (for
     .gitlab-ci.yml) or pre-commit (for .pre-commit-config.yaml). dpcli-gate(7) says which settings of the forge must be protected.

@@ -27,7 +27,8 @@ class Remaining:
         spent, reserved, left: Shares of the cap, for the amount with the largest share. In declared mode they are shares of the number of
             declared runs.
         planned: In declared mode, the epsilon of all declared runs, which were fixed in advance; else None.
-        like_last: The number of further runs like the last one that fit; -1 if any number fits; None if no run was charged.
+        like_last: The number of further runs like the last one that fit; -1 if any number fits; None if no run was charged, or the
+            last charge is a correction.
         pure: A pure epsilon that certainly fits in one run. Both `like_last` and `pure` are 0 if the dataset has moved or is a copy that is
             not open, because nothing can be charged then.
     """
@@ -46,7 +47,7 @@ def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
     full = state.on_blocks(window) if window else state.fullest()
     spent = share_of(full, full.spent)
     like_last = None
-    if state.last is not None:
+    if state.last is not None and "corrects" not in state.last.content:  # a correction is only a part of what a run costs
         like_last = 0 if has_moved else runs_like(state, state.last)
     planned, pure = None, 0.0
     if terms.mode == "declared":

@@ -87,6 +87,10 @@ class Mechanism:
         """Return an upper bound on the smallest rho for which the mechanism is rho-zCDP."""
         raise NotRepresentable("it has no rho-zCDP form")
 
+    def zcdp_constant(self) -> float:
+        """Return a part xi of `zcdp` that does not grow with the order: D_a <= xi + (zcdp() - xi) a. By default, it is 0."""
+        return 0.0
+
     def gdp(self) -> float:
         """Return mu, if the mechanism is exactly a Gaussian mechanism with sensitivity / noise = mu."""
         raise NotRepresentable("it is not a Gaussian mechanism")
@@ -184,6 +188,9 @@ class Dominated(Mechanism):
 
     def zcdp(self) -> float:
         return self.by.zcdp()
+
+    def zcdp_constant(self) -> float:
+        return self.by.zcdp_constant()
 
     def gdp(self) -> float:
         return self.by.gdp()

@@ -99,6 +99,7 @@ class Aggregation:
         max_rows: Largest number of rows of a unit that count in one key.
         clip: Smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
         distinct: Part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
+        filled: Columns of which a row must have a value in at least one. Other rows are excluded, unless no column is named.
     """
 
     unit: str | None
@@ -109,6 +110,7 @@ class Aggregation:
     max_rows: int
     clip: tuple[int, int] | None = None
     distinct: GroupKey | None = None
+    filled: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[GroupKey, ...]:

@@ -314,10 +314,13 @@ class Source:
             yield ("columns",), "at least one column", "none"
         for position, name in enumerate(join.columns):
             column = self.columns.get(name)
-            if column is None or column.computed:
-                yield ("columns", position), "a column of [source.columns] that is not computed", f'"{name}"'
+            if column is None:
+                yield ("columns", position), "a column that [source.columns] declares", f'"{name}", which it does not'
+            elif column.computed:
+                yield ("columns", position), "a column that is not computed", f'"{name}", which is computed'
             elif name in (join.on, self.unit):
-                yield ("columns", position), "a column that the public table adds", f'"{name}", which is one of the source'
+                which = "the unit" if name == self.unit else "the key of the join"
+                yield ("columns", position), "a column that the public table adds", f'"{name}", which is {which}'
             elif name in (*joined, *join.columns[:position]):
                 yield ("columns", position), "different columns in all joins", f'"{name}" again'
 
@@ -413,7 +416,8 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem."""
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
-        yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
+        hint = '; expression = "cast({} as bigint)" makes an integer column of it, from 0 to 1' if column.type == "boolean" else ""
+        yield (key,), "a column of numbers", f'"{name}", which is {column.type}{hint.format(name)}'
     elif column is not None and column.unit_step is None:
         yield (key,), f"step in [source.columns.{name}], since values are added in whole steps", f'"{name}", which declares none'
 

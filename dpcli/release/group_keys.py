@@ -28,20 +28,19 @@ def aggregation_by(
     query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...], values: tuple[Steps, ...], groups: int, rows: int
 ) -> Aggregation:
     """Return the aggregation of a query with these keys, sums and bounds on a unit."""
-    return Aggregation(setting.source.unit, counted(query, setting), keys, values, groups, rows)
+    return Aggregation(setting.source.unit, query.where, keys, values, groups, rows, filled=filled(setting))
 
 
-def counted(query: Query, setting: QuerySetting) -> str | None:
-    """Return the SQL condition on the rows that count in a query; None if all of them count.
+def filled(setting: QuerySetting) -> tuple[str, ...]:
+    """Return the columns of which a row must have a value in at least one to count; none if every row may count.
 
     Under zero-out, a row that is a unit of its own does not count if all its declared columns are empty. So a row that is blanked changes
-    every number as a row that is removed does, even where a column or an expression has a value for an empty cell.
+    every number as a row that is removed does, even where a column or an expression has a value for an empty cell. If no column is stored,
+    rows are alike, and a row that is blanked changes no number.
     """
     if setting.adjacency is not Adjacency.ZERO_OUT or setting.source.unit is not None:
-        return query.where
-    stored = stored_columns(setting.source.columns, setting.source.join)
-    not_blank = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in stored)
-    return not_blank if query.where is None else f"({query.where}) AND ({not_blank})"
+        return ()
+    return stored_columns(setting.source.columns, setting.source.join)
 
 
 def group_keys(query: Query, setting: QuerySetting) -> tuple[GroupKey, ...]:

@@ -10,10 +10,9 @@ from dpcli.release.answers.intervals import ConfidenceInterval, additive_interva
 from dpcli.release.answers.postprocessing import POSTPROCESSING
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, noisy
-from dpcli.release.query import NoisyQuery, QueryRelease
+from dpcli.release.query import NoisyQuery, Query, QueryRelease
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
-NOISE_ALONE = "intervals cover the noise, but not rows that were left out or values that were clamped to their bounds"
 NumbersByKey = Mapping[tuple[KeyValue, ...], int]
 
 
@@ -48,6 +47,14 @@ def law_of(release: QueryRelease) -> NoiseLaw:
     return release.law
 
 
+def noise_alone(query: Query) -> str:
+    """Return what the intervals of an answer cover, and the stated bounds on a unit, beyond which its rows are left out."""
+    stated = (("max_groups", query.max_groups), ("max_rows", query.max_rows))
+    bounds = " and ".join(f"{name} = {bound:,}" for name, bound in stated if bound is not None)
+    of_unit = f" (of one unit, those beyond {bounds})" if bounds else ""
+    return f"intervals cover the noise, but not rows that were left out{of_unit} or values that were clamped to their bounds"
+
+
 def additive_answer(
     query: NoisyQuery, release: QueryRelease, numbers: NumbersByKey, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
@@ -66,16 +73,18 @@ def additive_answer(
 def answer_of(
     query: NoisyQuery,
     rows: tuple[AnswerRow, ...],
-    covers: str = NOISE_ALONE,
+    covers: str = "",
     by: tuple[str, ...] | None = None,
     additions: tuple[str, ...] = (),
 ) -> QueryAnswer:
     """Return the answer to a query that consists of these rows.
 
     Args:
+        covers: What the intervals cover; "" for the noise alone.
         by: Names of the key columns; None for the columns of the query.
         additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """
+    covers = covers or noise_alone(query)
     if query.intervals == "joint":
         covers = f"all intervals of the answer ({len(rows):,}) hold together with the stated confidence; {covers}"
     postprocessed = (*additions, *(POSTPROCESSING[name].words for name in query.postprocess))

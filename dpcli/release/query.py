@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answers.intervals import expected_error, joint_confidence
-from dpcli.release.data_source import KEY_TYPES, Column
+from dpcli.release.data_source import KEY_TYPES, MOST_KEYS, Column
 from dpcli.release.plugin import MEASURES
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows
 SOME_KEYS = 1000  # assumed number of shown keys for an error of all answers together, if the keys are not declared
 # For messages: what a column needs if its values are the keys of an answer.
 DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
+DECLARED_NUMBERS = f"declared values: min and max in [source.columns], with a step of 1 and at most {MOST_KEYS:,} values"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ class Query:
         """Yield the problems of keys that are wrong or missing for this source."""
         for place, name in self.columns():
             if name not in source.columns:
-                yield place, "a column of [source.columns]", f'"{name}"'
+                yield place, "a column of [source.columns]", f'"{name}"{_undeclared_hint(name, source)}'
         if self.max_rows is not None and self.counts_all_rows:
             yield ("max_rows",), f"no number with {self.counts_all_rows}", str(self.max_rows)
         if source.unit is None:
@@ -182,7 +184,7 @@ class Query:
             of_type = tuple(shown_problems(column, name, place))
             yield from of_type
             if not (of_type or self.shows_keys or column.declares_keys):
-                yield place, declared_or(self.undeclared), f'"{name}", whose undeclared keys would reveal who is in the data'
+                yield undeclared(column, name, place, "keys", self.undeclared)
 
     @property
     def counts_all_rows(self) -> str:
@@ -295,9 +297,25 @@ class NoisyQuery(Query):
         yield from self.key_problems(source)
 
 
-def declared_or(otherwise: str) -> str:
-    """Return what is expected of a column whose values are keys, for messages. otherwise: another way to ask; "" if there is none."""
-    return f"{DECLARED}, or {otherwise}" if otherwise else DECLARED
+def undeclared(column: Column, name: str, place: tuple[str | int, ...], values: str, otherwise: str) -> Problem:
+    """Return the problem of a column whose values an answer shows although they are not declared.
+
+    Args:
+        values: Noun for the values.
+        otherwise: Clause that says how to ask about undeclared values; "" if it is impossible.
+    """
+    expected = DECLARED_NUMBERS if column.type == "integer" else DECLARED
+    if otherwise:
+        expected += f", or {otherwise}"
+    return place, expected, f'"{name}", whose undeclared {values} would reveal who is in the data'
+
+
+def _undeclared_hint(name: str, source: Source) -> str:
+    """Return the end of a message about a column that is not declared: a similar name, or how to declare an expression; else ""."""
+    if "(" in name:
+        return '; [source.columns] gives an expression a name: NAME = { type = ..., expression = "..." }'
+    hint = did_you_mean(name, source.columns)
+    return hint and f"; {hint}"
 
 
 def rows_words(rows: int, noun: str = "row") -> str:
@@ -316,4 +334,5 @@ def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> I
     """Yield a problem if the type of a column does not permit its values as keys."""
     if column.type not in KEY_TYPES:
         *types, last_type = KEY_TYPES
-        yield place, f"a column of type {', '.join(types)} or {last_type} as a key", f'"{name}", which is {column.type}'
+        hint = f'; a text column with expression = "cast({name} as text)" can be one' if column.type == "date" else ""
+        yield place, f"a column of type {', '.join(types)} or {last_type} as a key", f'"{name}", which is {column.type}{hint}'

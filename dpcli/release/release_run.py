@@ -63,6 +63,7 @@ def release(
         stored = stored_answers(plan.folder)
         if stored is not None:
             _require_stored_by(stored, session, plan)
+            _require_charged_to(ledger, session)
             _write_documents(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
@@ -98,7 +99,9 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         session = open_session(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
-        of_release = "the file" if plan.window is None else "the file and the window"
+        of_release = " and ".join(
+            ("the file", *["the joined tables"] * bool(plan.joined), *["the window"] * (plan.window is not None))
+        )
         raise InputError(
             f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
             f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
@@ -154,17 +157,20 @@ def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     """Raise LedgerError unless the ledger states that the charge was made and the release was not started.
 
-    A release that was started may have read the data. The folder records that the ledger was charged. A ledger without the charge is
-    another ledger, or was restored from an earlier state.
+    A release that was started may have read the data.
     """
-    run = None if ledger is None else ledger.state().runs.get(session.run)
-    if ledger is not None and run is None:
+    _require_charged_to(ledger, session)
+    if ledger is None or ledger.state().runs[session.run].status != "reserved":
+        raise LedgerError(f"{plan.folder}: this release {LOST}")
+
+
+def _require_charged_to(ledger: Ledger | None, session: Session) -> None:
+    """Raise LedgerError if the ledger does not have the run of the session, whose charge the folder records."""
+    if ledger is not None and session.run not in ledger.state().runs:
         raise LedgerError(
             f'dataset "{ledger.dataset}": the ledger has no run {session.run[:12]}, which this release was charged as: it is another '
-            "ledger, or was restored to an earlier state"
+            f"ledger, or was restored to an earlier state; {NEW_RELEASE}"
         )
-    if run is None or run.status != "reserved":
-        raise LedgerError(f"{plan.folder}: this release {LOST}")
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:

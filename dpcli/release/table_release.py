@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import up
+from dpcli.file.toml.shown import first_names, quoted
 from dpcli.ledger.budget import path_or_url, text_of, texts_of
 from dpcli.release.engines.given_table import given_table
 from dpcli.release.query_answer import STATEMENT, QueryAnswer
@@ -79,29 +80,39 @@ class ReleasedAnswers(Displayed):
         with open(os.path.join(self.folder, STATEMENT), encoding="utf-8") as file:
             return file.read()
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return each row of the answers as a dictionary, with the columns of `frame`. A missing value is None."""
-        columns = self._columns()
+    def rows(self, query: str | None = None) -> list[dict[str, Any]]:
+        """Return each row of the answers as a dictionary, with the columns of `frame`. A missing value is None.
+
+        query: name of a query, for its rows alone. Raises InputError if there is no such query.
+        """
+        columns = self._columns(query)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def frame(self) -> Any:
-        """Return the answers as a pandas DataFrame or, if pandas is not installed, as `rows` does.
+    def frame(self, query: str | None = None) -> Any:
+        """Return the answers, or those to one query, as a pandas DataFrame or, if pandas is not installed, as `rows` does.
 
-        There is one row for each key of each query. The columns are the keys of all queries, then query, measure, value, lower, upper and
+        There is one row for each key of each query. The columns are the keys of these queries, then query, measure, value, lower, upper and
         confidence. A key that a query does not have is missing in its rows. `value` is text where a query chooses a text. `lower` and
         `upper` are missing where there is no interval.
         """
         if importlib.util.find_spec("pandas") is None:
-            return self.rows()
+            return self.rows(query)
         import pandas
 
-        return pandas.DataFrame({name: pandas.Series(values, dtype=_dtype(values)) for name, values in self._columns().items()})
+        return pandas.DataFrame(
+            {name: pandas.Series(values, dtype=_dtype(values)) for name, values in self._columns(query).items()}
+        )
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self, query: str | None) -> dict[str, list[Any]]:
         """Return the columns of `frame` by name. The keys come first."""
         from dpcli.release.documents.release import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
 
-        sheet = sheet_of(self.answers)
+        answers = [answer for answer in self.answers if query in (None, answer.query)]
+        if not answers:
+            raise InputError(
+                f"query: expected one of {first_names(quoted(answer.query) for answer in self.answers)}, found {query!r}"
+            )
+        sheet = sheet_of(answers)
         first, last = len(QUERY_COLUMNS), len(sheet.columns) - len(VALUE_COLUMNS)
         places = (*range(first, last), *range(first), *range(last, len(sheet.columns)))
         return {sheet.columns[place]: [row[place] for row in sheet.rows] for place in places}

@@ -76,7 +76,7 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     """Return upper bounds on the L1 and L2 distances between the vectors of two neighbouring datasets.
 
     Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size. A row that is
-    blanked counts as little as a row that is removed (`counted`).
+    blanked counts as little as a row that is removed (`filled`).
 
     Under replace-one, an old version of the unit is removed and a new version is added. A coordinate to which both versions add changes by
     at most the span, which is at most twice the size. A coordinate to which only one version adds changes by at most the size. Let j be the

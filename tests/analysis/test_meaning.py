@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from random import Random
 from statistics import NormalDist
@@ -359,6 +360,18 @@ def test_composed_randomised_responses_are_a_binomial_sum(count: int, epsilon: f
     assert np.all(answer.upper >= np.array(exact) * (1.0 - 1e-12))
     assert np.all(answer.lower <= np.array(exact) * (1.0 + 1e-12) + 1e-300)
     assert answer.upper == pytest.approx(np.array(exact), rel=0.1, abs=1e-9)
+
+
+def test_a_curve_is_zero_from_the_pure_epsilon_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that bounds are narrow there, and accountants without lower bounds need not be run."""
+    from dpcli.analysis import curve
+
+    monkeypatch.setattr(curve, "_from_pairs", None)
+    for scale in (159.0, random.uniform(20.0, 200.0)):
+        steps = pipeline(entry("discrete-laplace", scale=scale, sensitivity=159))
+        pure = curve.pure_epsilon(steps)
+        answer = profile(steps, [0.0, 0.5 * pure, pure, 1.5 * pure], delta=0.0)
+        assert (answer.upper[1] > 0.0, *answer.upper[2:]) == (True, 0.0, 0.0), scale
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import pytest
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import Counts
 from dpcli.audit.claim import stated_claim
-from dpcli.audit.gradient_scores import SampledSteps
+from dpcli.audit.gradient_scores import ObservedRun, SampledSteps
 from dpcli.audit.noise_statistics import detectable_factor
 from dpcli.audit.one_run import one_run_audit, planned_guessing_power
 from dpcli.audit.scores import Scores
@@ -34,7 +34,7 @@ def scores(count: int, balanced: bool = False) -> Scores:
 @pytest.mark.parametrize("guesses", [None, 60])
 def test_one_run(steps: tuple[SampledSteps, ...], guesses: int | None) -> None:
     settings = AuditSettings(kind="one-run", guesses=guesses)
-    after = one_run_audit(scores(200), CLAIM, settings, "here", steps or None)
+    after = one_run_audit(scores(200), CLAIM, settings, "here", ObservedRun(steps) if steps else None)
     assert planned_guessing_power(200, CLAIM, settings, steps) == after.power
 
 

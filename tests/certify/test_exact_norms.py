@@ -248,7 +248,10 @@ def test_members_of_a_composed_entry_are_read_from_their_own_entries() -> None:
     ("keys", "part"),
     [
         ("sigma = 1.1\nl2_sensitivity = 3.16228", {"kind": "zcdp", "rho": str(10 / Fraction("1.1") ** 2 / 2)}),
-        ("sigma = 1100.3\nl2_sensitivity = 400.5", {"kind": "zcdp", "rho": str((Fraction("400.5") / Fraction("1100.3")) ** 2 / 2)}),
+        (
+            "sigma = 1100.3\nl2_sensitivity = 400.5",
+            {"kind": "gaussian", "mu_squared": str(Fraction("400.5") ** 2 / (Fraction("1100.3") ** 2 - 5))},
+        ),
         ("sigma = 1.1\nl2_sensitivity = 2.0\nlinf_sensitivity = 1", {"kind": "zcdp", "rho": str(4 / Fraction("1.1") ** 2 / 2)}),
         (
             "sigma = 1.1\nsensitivity = 3\ndimension = 1",

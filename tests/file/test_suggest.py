@@ -53,7 +53,15 @@ def test_closest(word: str, meant: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("median", "quantile"), ("average", "mean"), ("most_common", "mode"), ("counts", "count")]
+    ("word", "meant"),
+    [
+        ("median", "quantile"),
+        ("average", "mean"),
+        ("most_common", "mode"),
+        ("counts", "count"),
+        ("stddev", "variance"),
+        ("max", "quantile"),
+    ],
 )
 def test_a_measure_by_another_name(word: str, meant: str) -> None:
     """Not the one that is spelt like it: a median is no mean."""
@@ -125,7 +133,19 @@ def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs() -> None:
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
     known = {key for keys in homes(frozenset(TOP)).values() for key in keys}
-    words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation", "text", "decimal", *MEASURES}
+    words = {
+        "replace-one",
+        "add-remove",
+        "fixed-size",
+        "shuffle",
+        "gaussian",
+        "tree-aggregation",
+        "text",
+        "decimal",
+        "by",
+        "top",
+        *MEASURES,
+    }
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known
     assert {*USUAL_NAMES, *USUAL_NAMES.values()} <= known

@@ -59,7 +59,8 @@ def test_what_is_missing_is_charged_and_verified(place: Place, tmp_path: Path) -
         assert verify(ledger).problems == (tiny,)
     log = dpcli("budget", "log", place.url).out
     assert 'corrects "wrong file": the job ran another file' in " ".join(log.split()), log
-    assert "correction of entry 2" in dpcli("budget", "show", place.url).out
+    shown = dpcli("budget", "show", place.url).out
+    assert "correction of entry 2" in shown and "like the last run" not in shown
 
 
 def test_only_an_administrator_corrects(database: Database, tmp_path: Path) -> None:

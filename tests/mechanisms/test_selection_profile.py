@@ -8,11 +8,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.choice.selection_profile import log_all_runs
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
@@ -20,7 +22,7 @@ from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.arrays import Array
 from tests.cases import of_each
-from tests.mechanisms.trials import TRIALS, Counts, delta, selected, worst_order
+from tests.mechanisms.trials import TRIALS, Counts, delta, generating, selected, worst_order
 
 AT = (0.05, 0.4, 1.0, 2.5)
 CELLS = 400
@@ -114,6 +116,47 @@ def test_the_profile_is_sharper_than_the_renyi_curve(trials: Counts, expected: f
     """One Gaussian run of noise 4 at delta 1e-5; what both are is asserted, so that neither can get lost."""
     found = RepeatAndSelect(Gaussian(0.25), trials).approx_dp(1e-5)
     assert found == pytest.approx(expected, rel=2e-2) and found < 0.9 * renyi
+
+
+def chances_of(trials: Counts) -> Array:
+    """P(K = k), the coefficients of the generating function."""
+    size = 1 << 13
+    return np.asarray(np.fft.fft(generating(trials, np.exp(2j * np.pi * np.arange(size) / size))).real / size)
+
+
+def test_the_chances_of_every_number_of_runs() -> None:
+    k = np.arange(1, 4)
+    for trials in TRIALS:
+        chances, first = chances_of(trials), trials.mean * math.exp(-float(trials.depth(np.ones(1))[0]))
+        assert first == pytest.approx(float(chances[1]), rel=1e-9, abs=1e-13), trials
+        assert trials.next_ratio(k.astype(float)) * chances[k] == pytest.approx(chances[k + 1], rel=1e-9, abs=1e-13), trials
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("trials", TRIALS)
+def test_a_release_of_all_runs_is_priced_by_their_number(trials: Counts) -> None:
+    """k answers of randomised response are a binomial number of errors."""
+    random, chances = Random(), chances_of(trials)
+    epsilon, x = random.uniform(0.05, 1.0), np.array([0.0, random.uniform(0.0, 1.0), 3.0])
+    bounds, truths = np.exp(log_all_runs(Pure(epsilon), trials, x)), np.zeros(3)
+    for count in range(1, 200):
+        errors = np.arange(count + 1)
+        q, p = (binom.pmf(errors, count, 1.0 / (1.0 + math.exp(sign * epsilon))) for sign in (1.0, -1.0))
+        truths += chances[count] * np.maximum(q[:, None] - np.exp(x) * p[:, None], 0.0).sum(axis=0)
+    assert (truths - 1e-12 <= bounds).all(), (epsilon, x, truths, bounds)
+    assert bounds[0] <= 2.0 * truths[0] + 0.1, (epsilon, truths, bounds)
+
+
+@pytest.mark.long
+def test_many_selections_that_cost_little_are_priced_by_all_runs() -> None:
+    """The bound for one selection alone has 14.31 and 10.28; a costly score has 7.81 for Gaussian runs."""
+    few_steps = Composed(((sampled_gaussian(1.0, 0.001, 1), 1000),))
+    for run, most in ((Gaussian(0.1), 11.04), (few_steps, 7.25)):
+        selection = RepeatAndSelect(run, NegativeBinomial(1.0, 0.2))
+        upper = PldProfile(((selection, 100),)).epsilon(1e-6).upper
+        witness = selection.witness(16.0)
+        lower = 0.0 if witness is None else PldProfile(((witness, 100),)).epsilon(1e-6).lower
+        assert lower is not None and lower <= upper <= most, (run, lower, upper)
 
 
 @pytest.mark.long

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcli.accountants.rdp import RdpProfile
+from dpcli.accountants.zcdp import ZcdpProfile
 from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
@@ -21,6 +25,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
+from dpcli.numerics.closed.conversion import balle, balle_delta
 from tests.cases import of_each
 from tests.oracles import Array
 
@@ -86,3 +91,19 @@ def test_a_stated_delta_has_no_renyi_form() -> None:
     for view in (approx(1.0, 1e-6).zcdp, lambda: approx(1.0, 1e-6).rdp(np.array([2.0]))):
         with pytest.raises(NotRepresentable, match="may reveal everything"):
             view()
+
+
+def test_xi_is_added_to_epsilon_once() -> None:
+    """Every order has the whole of xi, so that the zcdp accountant has the epsilon of the Renyi curve, at 1e-6 and any other delta."""
+    random = Random()
+    for count in (1, 7):
+        stated, other = (
+            Zcdp(random.uniform(1e-4, 0.5), random.uniform(1e-4, 2.0)),
+            Composed(((Zcdp(0.1, 0.2), 2), (Gaussian(0.3), 1))),
+        )
+        delta = 10.0 ** random.uniform(-12.0, -1.0)
+        steps = ((stated, count), (other, 1), (stated.unclaimed(), 1))
+        zcdp, renyi = ZcdpProfile(steps).epsilon(delta), RdpProfile(steps, balle, balle_delta).epsilon(delta)
+        assert zcdp.upper == pytest.approx(renyi.upper, rel=1e-6), (steps, delta)
+        assert zcdp.detail["xi"] == pytest.approx((count + 1) * stated.xi + 0.4, rel=1e-14), (steps, delta)
+        assert ZcdpProfile(steps).rho() == pytest.approx(zcdp.detail["xi"] + zcdp.detail["rho"], rel=1e-14), (steps, delta)

@@ -227,7 +227,8 @@ def test_manual_pages_are_what_the_code_would_write() -> None:
 
 @of_each("name", pages)
 def test_a_page_is_plain_roff(name: str) -> None:
-    """No text is taken for a request, and none needs more than ASCII."""
+    """No text is taken for a request, none needs more than ASCII, and bold text has no asterisks left."""
+    assert not re.search(r"\*\*\w", re.sub(r"(?s)\n\.nf\n.*?\n\.fi\n", "", pages()[name]))
     known = (".TH ", ".SH ", ".PP", ".TP", ".B ", ".nf", ".fi")
     for line in pages()[name].splitlines():
         assert line.isascii()

@@ -81,7 +81,9 @@ def test_example_costs_what_it_should_is_clean_and_warns_only_where_it_is_about_
     assert bool(warnings(path.read_text())) == (path.name in WARNED)
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"])
+@pytest.mark.parametrize(
+    "template", ["dp-sgd", "train", "loop", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"]
+)
 def test_template_is_a_good_pipeline_and_warns_about_nothing(template: str) -> None:
     text = run("init", template).out
     assert warnings(text) == []

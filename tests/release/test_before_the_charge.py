@@ -74,6 +74,8 @@ FILES = {
     "columns.csv": "city,size,size\nA,1,1\n",
     "nothing.csv": "",
     "names.csv": "city,size,name\nA,1,1\n",
+    "long.csv": f"city,size\n{'A' * 999},1\n{'A' * 999},1\n",
+    "broken.parquet": "PAR1",
     "sizes.duckdb": "",
 }
 
@@ -128,8 +130,10 @@ JOINS: dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, 
     "no file": (joining(path="none.csv"), "none.csv: cannot be read: No such file"),
     "a key twice": (
         joining(path="twice.csv"),
-        "twice.csv: expected each \"city\" in one row, as it is the key of a join, found 'A' in 2 rows",
+        'twice.csv: expected each "city" in one row, as it is the key of a join, found "A" in 2 rows',
     ),
+    "a long key twice": (joining(path="long.csv"), f'found "{"A" * 57}..." in 2 rows'),
+    "no parquet": (joining(path="broken.parquet"), "broken.parquet: a file cannot be read to its end"),
     "a key twice, whatever its digits are": (joining(path="digits.csv", on="age"), "found 44 in 2 rows"),
     "an open quote": (joining(path="quote.csv"), "quote.csv: a cell has misplaced or unclosed quotes"),
     "a short line": (joining(path="short.csv"), "short.csv: the joined table cannot be read to its end"),
@@ -153,12 +157,12 @@ JOINS: dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, 
         'visits.csv: expected no column "name", as names.csv adds it, found one',
     ),
     "a key of decimals": (joining(on="spent"), 'text or integer, found "spent", which is decimal'),
-    "a key that the join adds": (joining(on="size"), 'found "size", which is one of the source'),
+    "a key that the join adds": (joining(on="size"), 'found "size", which is the key of the join'),
     "the unit": (
         ({**LIMITS}, SIZED, {**joining(columns=["visitor"])[2], "unit": "visitor"}),
-        'found "visitor", which is one of the source',
+        'found "visitor", which is the unit',
     ),
-    "an undeclared column": (joining(columns=["sise"]), 'a column of [source.columns] without expression, found "sise"'),
+    "an undeclared column": (joining(columns=["sise"]), 'a column that [source.columns] declares, found "sise"'),
     "a column that two tables add": (({}, SIZED, {"join": joining()[2]["join"] * 2}), 'found "size" again'),
 }
 
@@ -182,7 +186,7 @@ def test_a_joined_file_is_named_with_its_digest_and_is_part_of_the_release(tmp_p
     words = f"sizes.csv (SHA-256 {digest}) adds size by city: the file declares that its rows are about nobody"
     assert words in (tmp_path / "out" / "statement.md").read_text() and words in str(plan_document(plan).notes)
     (tmp_path / "sizes.csv").write_text("city,size\nA,2\n")
-    with pytest.raises(InputError, match="expected the file with which this release began, found a change"):
+    with pytest.raises(InputError, match="expected the file and the joined tables with which this release began, found a"):
         release(plan_of(path))
 
 

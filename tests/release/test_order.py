@@ -195,7 +195,7 @@ def test_a_ledger_that_does_not_know_the_charge_is_not_charged_instead(tmp_path:
         for lost in (False, True):
             if lost:
                 os.remove(tmp_path / "out" / ANSWERS)
-            with pytest.raises(LedgerError, match=r"which no entry has|it is another ledger, or was restored"):
+            with pytest.raises(LedgerError, match="it is another ledger, or was restored"):
                 release(plan(tmp_path), other)
         assert not other.state().runs
     assert Table.asked == 1

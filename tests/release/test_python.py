@@ -210,6 +210,10 @@ def test_a_frame_has_a_column_for_each_key(tmp_path: Path, monkeypatch: pytest.M
     ]
     assert [row["value"] for row in rows] == [each.value for answer in answers.answers for each in answer.rows]
     assert rows[0]["lower"] <= rows[0]["value"] <= rows[0]["upper"] and rows[0]["confidence"] == 0.95
+    assert answers.frame("states") == answers.rows("states") == rows[1:3]
+    assert [*answers.rows("age")[0]] == ["query", "measure", "value", "lower", "upper", "confidence"]
+    with pytest.raises(InputError, match="expected one of 'adults', 'states', 'age', 'common', found 'stats'"):
+        answers.frame("stats")
 
 
 @pytest.mark.needs("pandas")

@@ -16,6 +16,7 @@ from dpcli.release.aggregate import Total
 from dpcli.release.documents.release import plan_document, statement
 from dpcli.release.documents.stability import document
 from dpcli.release.noise import selection
+from dpcli.release.noisy_answers import noise_alone
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
@@ -63,6 +64,15 @@ def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: 
     far = 10 + secrets.randbelow(90)
     most, more = (one(tmp_path, {**table, "max_groups": groups}) for groups in (min(keys, far), far))
     assert most.releases == more.releases and most.query.aggregation(most.setting) == more.query.aggregation(more.setting)
+
+
+def test_an_interval_names_the_bounds_beyond_which_rows_are_left_out() -> None:
+    for _, table in queries():
+        (one,) = priced(file_of(table))
+        told = noise_alone(one.query)
+        for bound in ("max_groups", "max_rows"):
+            value = getattr(one.query, bound)
+            assert (f"{bound} = {value}" in told) == (value is not None), table
 
 
 def test_the_number_of_choices_is_told_beside_their_epsilon(tmp_path: Path) -> None:

@@ -95,6 +95,18 @@ def drawn_twice_as_often(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prepare, "sampler", sampler)
 
 
+def drawn_more_often(patch: pytest.MonkeyPatch) -> None:
+    """Each record of a batch brings another one with probability 0.3."""
+    real, chance = prepare.sampler, np.random.default_rng()
+
+    def sampler(scheme, size, stream, count):
+        for batch in real(scheme, size, stream, count):
+            others = np.setdiff1d(np.arange(count), batch)
+            yield np.union1d(batch, chance.choice(others, min(len(others), chance.binomial(len(batch), 0.3)), replace=False))
+
+    patch.setattr(prepare, "sampler", sampler)
+
+
 def noise_by_batch(patch: pytest.MonkeyPatch) -> None:
     """Noise for the mean of the records that were drawn, added to their sum over the expected number."""
     drawn, backward = [1], loop.Trainer.backward
@@ -123,6 +135,7 @@ def changed(change: Callable[[str, torch.Tensor, int], torch.Tensor]) -> Callabl
     return plant
 
 
+NO_NOISE_ON_THE_BIAS = changed(lambda name, z, step: z * (not name.endswith("bias")))
 NOISES = {  # one for each check that is about them; tests/audit/test_replay.py has more, without a model
     "no noise on the bias": (lambda name, z, step: z * (not name.endswith("bias")), noises.SIZE),
     "noise in bfloat16": (lambda name, z, step: z.bfloat16().float(), noises.PRECISION),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dpcli.audit.audit_run import REPLAYS, TRIALS, AuditRequest
 from dpcli.audit.bounds import Counts
 from dpcli.audit.claim import Claim
+from dpcli.audit.gradient_scores import split_significance
 from dpcli.audit.noise_statistics import detectable_factor
 from dpcli.audit.one_run import planned_guessing_power
+from dpcli.audit.replay import Declared, draw_count_power, size_spread_power
 from dpcli.audit.scores import CHOOSING_SHARE
 from dpcli.audit.two_runs import threshold_power
 from dpcli.base.errors import InputError
@@ -15,29 +17,22 @@ from dpcli.base.registry import REPLAYED
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
 
+DRAWN_TOO_OFTEN, SHUFFLED = "records drawn too often", "passes over shuffled data, declared as Poisson samples"
 # Faults other than too little noise in all tensors, and what an audit sees of them.
 SEEN_BY_REPLAY = {
     "a tensor without noise": "yes",
     "the noise of an earlier step again": "yes",
-    "records drawn too often": "where the file declares Poisson samples: the result states how small an excess",
+    DRAWN_TOO_OFTEN: "where the file declares Poisson samples: the result states how small an excess",
     "no clipping": "yes, for the records that are replayed",
-    "passes over shuffled data, declared as Poisson samples": (
-        "where the file declares Poisson samples: by the sizes of the batches, if there are enough of them"
-    ),
-}
-SEEN_BY_GRADIENT_CANARIES = {
-    "a tensor without noise": "hardly: canaries spread over all tensors",
-    "the noise of an earlier step again": "no",
-    "records drawn too often": "as little as noise that is smaller by the same factor",
-    "no clipping": "no: canaries are added to the clipped sums",
-    "passes over shuffled data, declared as Poisson samples": "no",
+    SHUFFLED: ("where the file declares Poisson samples: by the sizes of the batches, if there are enough of them"),
 }
 SEEN_BY_RECORD_CANARIES = dict.fromkeys(SEEN_BY_REPLAY, "as far as the model remembers the canaries")
 SEEN_BY_TWO_RUNS = dict.fromkeys(SEEN_BY_REPLAY, "as far as the score of the one record shows it")
 
 TENSOR_SIZES = (1, 10, 1_000, 100_000)  # numbers in a tensor, for which the power of a replay is stated
-# Largest number of tests of a replay that share its significance. More tests, or more tensors, would lower its power only a little.
+# Largest number of tests of an audit that share its significance. More tests, or more tensors, would lower its power only a little.
 MOST_TESTS = 400
+STATISTICAL_CHECKS = 11  # number of statistical checks of noise and of Poisson samples, which share the significance
 
 
 def planned_document(request: AuditRequest) -> Document:
@@ -48,14 +43,15 @@ def planned_document(request: AuditRequest) -> Document:
     settings = request.settings
     kind = settings.kind or ("one-run" if settings.function is None else "two-run")
     if kind == "replay":
-        return _document(kind, (_replay_power(request),), SEEN_BY_REPLAY)
+        return _replay_document(request)
     claim = request.claim(request.varied(None))
     if kind == "two-run":
         return _document(kind, _two_run_power(request, claim), SEEN_BY_TWO_RUNS)
-    power = _one_run_power(request, claim)
-    if settings.canary == "gradient":
-        return _document("gradients", power, SEEN_BY_GRADIENT_CANARIES)
-    return _document(kind, power, SEEN_BY_RECORD_CANARIES)
+    if settings.canaries is None:
+        raise InputError("--dry-run: expected a number of canaries (--canaries, or audit.canaries) or --kind replay, found neither")
+    if settings.canary == "record" or request.path is None:
+        return _document(kind, planned_guessing_power(settings.canaries, claim, settings), SEEN_BY_RECORD_CANARIES)
+    return _gradients_document(request, claim, settings.canaries)
 
 
 def _document(kind: str, power: tuple[str, ...], seen: dict[str, str]) -> Document:
@@ -85,29 +81,52 @@ def _two_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
     return threshold_power(Counts(trials, trials, 0, 0), claim, settings.confidence)
 
 
-def _one_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
-    """Return the power of an audit of one run. Raises InputError if the number of canaries is missing."""
-    settings = request.settings
-    if settings.canaries is None:
-        raise InputError("--dry-run: expected a number of canaries (--canaries, or audit.canaries) or --kind replay, found neither")
-    if settings.canary == "record" or request.path is None:
-        return planned_guessing_power(settings.canaries, claim, settings)
-    return planned_guessing_power(settings.canaries, claim, settings, load(REPLAYED)(request.path).sampled)
+def _gradients_document(request: AuditRequest, claim: Claim, canaries: int) -> Document:
+    """Return the power of an audit of one run by gradient canaries, and by the checks of the run's noise and batches."""
+    assert request.path is not None
+    training, settings = load(REPLAYED)(request.path), request.settings
+    significance = split_significance(settings.confidence)
+    detected = _detected_noise(training.observed, significance)
+    noise_power = f"a run whose noise is tested in {_steps(training.observed)} {detected}"
+    power = (noise_power, *planned_guessing_power(canaries, claim, settings, training.sampled))
+    seen = {**SEEN_BY_REPLAY, "no clipping": "yes, for one random record of each step"}
+    return _document("gradients", power, {**seen, **_seen_in_batches(training.declared, training.observed, significance)})
 
 
-def _replay_power(request: AuditRequest) -> str:
-    """Return the power of the test of the noise's size, for tensors of several sizes.
+def _replay_document(request: AuditRequest) -> Document:
+    """Return the power of the tests of the noise's size and of the batches in a replay.
 
     A user's function counts as one step, because the number of its steps is not known before it runs.
     """
     settings = request.settings
-    replays, level = settings.trials or REPLAYS, (1.0 - settings.confidence) / MOST_TESTS
-    steps = 1 if settings.function is not None or request.path is None else load(REPLAYED)(request.path).steps
+    replays, significance = settings.trials or REPLAYS, 1.0 - settings.confidence
+    training = None if settings.function is not None or request.path is None else load(REPLAYED)(request.path)
+    steps = 1 if training is None else training.steps
+    power = f"{replays:,} replays of {_steps(steps)} {_detected_noise(replays * steps, significance)}"
+    in_batches = {} if training is None else _seen_in_batches(training.declared, replays * steps, significance)
+    return _document("replay", (power,), {**SEEN_BY_REPLAY, **in_batches})
+
+
+def _steps(count: int) -> str:
+    """Return a number of steps in words."""
+    return f"{count:,} step{'s' if count > 1 else ''}"
+
+
+def _seen_in_batches(declared: Declared, steps: int, significance: float) -> dict[str, str]:
+    """Return what tests of the batches see of faults of Poisson sampling; empty for other sampling schemes."""
+    rate, level = declared.rate or 0.0, significance / STATISTICAL_CHECKS
+    if not 0.0 < rate < 1.0 or not declared.records or steps < 2:
+        return {}
+    return {
+        DRAWN_TOO_OFTEN: f"with probability 90 %: {draw_count_power(steps * declared.records, rate, level)}",
+        SHUFFLED: f"by the sizes of {steps:,} batches; with probability 90 %: {size_spread_power(steps, level)}",
+    }
+
+
+def _detected_noise(steps: int, significance: float) -> str:
+    """Return the noise that a test would detect in a number of steps, for tensors of several sizes."""
     factors = [
-        f"{up(detectable_factor(replays * steps * numbers, level), 2)} for {numbers:,} number{'s' if numbers > 1 else ''}"
+        f"{up(detectable_factor(steps * numbers, significance / MOST_TESTS), 2)} for {numbers:,} number{'s' if numbers > 1 else ''}"
         for numbers in TENSOR_SIZES
     ]
-    return (
-        f"{replays:,} replays of {steps:,} step{'s' if steps > 1 else ''} would detect, with probability 90 %, noise of a tensor that is "
-        f"divided by {', '.join(factors)} in the tensor"
-    )
+    return f"would detect, with probability 90 %, noise of a tensor that is divided by {', '.join(factors)} in the tensor"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 LITERAL = "\x00"  # first character of a block whose line breaks and spaces are kept
 ESCAPES = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
-QUOTED = re.compile(r"\\\(ga(.+?)\\\(ga")  # text between backticks is set in bold
+BOLD = re.compile(r"\\\(ga(.+?)\\\(ga|\*\*(\S.*?)\*\*")  # text between backticks or pairs of asterisks
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _text(text: str) -> str:
     if body is not None:
         lines = "\n".join(_line(line) or "\\&" for line in body.rstrip("\n").split("\n"))
         return f".nf\n{lines}\n.fi"
-    return QUOTED.sub(r"\\fB\1\\fP", _line(" ".join(text.split())))
+    return BOLD.sub(r"\\fB\1\2\\fP", _line(" ".join(text.split())))
 
 
 def _line(line: str) -> str:

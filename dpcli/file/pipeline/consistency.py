@@ -44,7 +44,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     if "mechanism" in values:
         mechanisms = [table if type(table) is dict else {} for table in tables["mechanism"]]
     names = [table["name"] for table in mechanisms if type(table.get("name")) is str]
-    has_only_queries = bool(values.get("query")) and not tables.get("mechanism")
+    has_only_queries = bool(tables.get("query")) and not tables.get("mechanism")
     problems = chain(
         _privacy_problems(privacy, has_only_queries),
         _budget_problems(values.get("budget")),

@@ -217,7 +217,7 @@ class RepeatAndSelect(Mechanism):
         with suppress(NotRepresentable):
             best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), log_delta), SHORT)[1])
         with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure).epsilon(log_delta))
+            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
@@ -232,7 +232,7 @@ class RepeatAndSelect(Mechanism):
         pure = self.pure()
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
-        return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
+        return (SelectionLoss(own_run(self.inner), self.trials, self, pure, self.inner),)
 
     def unclaimed(self) -> Mechanism:
         return Dominated(self)
@@ -245,7 +245,7 @@ class RepeatAndSelect(Mechanism):
         if self.inner.summed or not self.inner.attained():
             return None
         losses = self.inner.losses()
-        bound = SelectionLoss(losses, self.trials, self, self.pure())
+        bound = SelectionLoss(losses, self.trials, self, self.pure(), self.inner)
         largest = bound.epsilon(LOG_LEAST)
         if not LEAST_WITNESS < largest < FURTHEST:
             return None
@@ -319,6 +319,9 @@ class NegativeBinomial:
         with np.errstate(over="ignore"):
             return np.asarray(np.expm1(depth / (1.0 + self.eta)) / self._odds)
 
+    def next_ratio(self, k: Array) -> Array:
+        return (1.0 - self.gamma) * (1.0 + (self.eta - 1.0) / (k + 1.0))
+
     @property
     def _odds(self) -> float:
         """The odds of another trial, (1-gamma) / gamma."""
@@ -353,6 +356,9 @@ class PoissonTrials:
 
     def at_depth(self, depth: Array) -> Array:
         return depth / self.mean
+
+    def next_ratio(self, k: Array) -> Array:
+        return self.mean / (k + 1.0)
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return the bound of Papernot & Steinke 2022, Theorem 6, with K = 0 included.
@@ -390,6 +396,9 @@ class BinomialTrials:
 
     def at_depth(self, depth: Array) -> Array:
         return np.asarray(-np.expm1(depth / (1.0 - self.most)) / self._share)
+
+    def next_ratio(self, k: Array) -> Array:
+        return self._share / self._rest * ((self.most + 1.0) / (k + 1.0) - 1.0)
 
     @property
     def _share(self) -> float:

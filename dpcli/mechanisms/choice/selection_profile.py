@@ -18,19 +18,26 @@ The bound is nearly attained if delta is small. Order the outcomes of one run fr
 (q, q') below an outcome are at the edge of A. Then move each outcome with a large ratio to the place at which its term is largest. Only
 these outcomes add to delta, and few of them are moved. A user may prefer outcomes in this order (costly_selection.py).
 
+A second bound is sharper for many selections that cost little, where epsilon is small and delta is large. The selection is a function of
+the outputs of all runs. K has the same law for both datasets and may be revealed. So delta(eps) is at most the mean, over P(K = k), of that
+of k runs, which follows from k times their Renyi divergences. k Gaussian runs are one Gaussian.
+
 Koskela, Redberg, Wang 2024, arXiv:2402.06701, have the one term with y_1 = max f'(q) / f'(q'), and weight 1, which is never smaller.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.stated.renyi import RenyiPairLoss, renyi_log_heights
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
+from dpcli.mechanisms.noise.gaussian import GaussianLoss
+from dpcli.mechanisms.stated.renyi import RenyiPairLoss, log_heights_of_copies, renyi_log_heights
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.logspace import log_sum
@@ -57,6 +64,11 @@ LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
 FAR_SHIFT = 32.0  # log y_j up to which they are not spread out
 LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows
+# The second bound is evaluated at every SPACED-th point of the grid. Numbers of runs up to MOST_RUNS, each about GROWTH times the one
+# before, stand for those below them.
+SPACED, MOST_RUNS, GROWTH = 16, 4096, 1.04
+NEGLIGIBLE_CHANCE = 1e-15  # P(K > k) from which on k is the last number of runs
+ROUNDING_OF_CHANCES = 1e-9  # more than the relative error of P(K = k), the exponential of a sum of MOST_RUNS logarithms
 MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mean no privacy
 
 
@@ -83,22 +95,28 @@ class TrialCounts(Protocol):
         """Return the w at which the depth has this value."""
         ...
 
+    def next_ratio(self, k: Array) -> Array:
+        """Return P(K = k + 1) / P(K = k), which is monotone in k >= 1 and may be negative where both are 0."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class SelectionLoss:
-    """The loss of a pair on a grid whose curve is the least of three bounds on the selection.
+    """The loss of a pair on a grid whose curve is the least of four bounds on the selection.
 
-    The bounds are that of the module's docstring, the one from the selection's Renyi curve, and the one from its pure epsilon.
+    The bounds are the two of the module's docstring, and those from the selection's Renyi curve and from its pure epsilon.
     run: losses of pairs that dominate one run, one for each direction.
     trials: the distribution of K.
     selection: the mechanism with the Renyi curve.
     pure: its pure epsilon, or inf.
+    inner: the mechanism of one run.
     """
 
     run: tuple[PrivacyLoss, ...]
     trials: TrialCounts
     selection: Mechanism
     pure: float
+    inner: Mechanism
 
     def cgf(self, z: Array) -> Array:
         """Return the CGF of the pair. Raises NotRepresentable if there is no pure epsilon."""
@@ -243,6 +261,36 @@ def _probabilities(epsilons: Array, deltas: Array, trials: TrialCounts) -> Array
     return np.unique(np.clip(np.concatenate((events, least, [0.0, 1.0])), 0.0, 1.0))
 
 
+def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
+    """Return upper bounds on log delta at x >= 0 of a release of all runs. Raises NotRepresentable if one run has no Renyi curve."""
+    k = np.arange(1.0, MOST_RUNS + 1.0)
+    with np.errstate(divide="ignore"):
+        log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
+    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
+    chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
+    largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
+    beyond = float(chances[-1]) * largest_ratio / (1.0 - largest_ratio) if largest_ratio < 1.0 else 1.0
+    counts = [1]
+    while counts[-1] < MOST_RUNS and float(chances[counts[-1] :].sum()) > NEGLIGIBLE_CHANCE:
+        counts.append(min(max(counts[-1] + 1, int(counts[-1] * GROWTH)), MOST_RUNS))
+    beyond += float(chances[counts[-1] :].sum())
+    weights = np.diff(np.append(0.0, np.cumsum(chances)[np.array(counts) - 1]))
+    with np.errstate(divide="ignore"):
+        log_terms = np.array(list(_log_heights_of_runs(run, counts, x))) + np.log(weights)[:, None]
+        return np.logaddexp(log_sum(log_terms.T), math.log(beyond) if beyond > 0.0 else -math.inf)
+
+
+def _log_heights_of_runs(run: Mechanism, counts: list[int], x: Array) -> Iterator[Array]:
+    """Yield, for each count, upper bounds on log delta at x >= 0 of this many runs."""
+    try:
+        mu = max(run.gdp(), SMALLEST_RATIO)
+    except NotRepresentable:
+        yield from log_heights_of_copies(run, counts, x)
+        return
+    for count in counts:
+        yield log_deltas(GaussianLoss(mu * math.sqrt(count) * (1.0 + 1e-15)), x)
+
+
 @shared(16)
 def _pair(loss: SelectionLoss) -> ChordPair:
     """Return the pair, cached."""
@@ -254,4 +302,5 @@ def _pair(loss: SelectionLoss) -> ChordPair:
     heights = loss.log_heights(x)
     with suppress(NotRepresentable):
         heights = np.minimum(heights, renyi_log_heights(RenyiPairLoss(((loss.selection, 1),)), x))
+        heights[::SPACED] = np.minimum(heights[::SPACED], log_all_runs(loss.inner, loss.trials, x[::SPACED]))
     return symmetric_pair(float(x[1]), np.exp(heights))

@@ -63,6 +63,9 @@ class Composed(Mechanism):
     def zcdp(self) -> float:
         return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
 
+    def zcdp_constant(self) -> float:
+        return total((count, mechanism.zcdp_constant()) for mechanism, count in self.parts)
+
     def gdp(self) -> float:
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
 

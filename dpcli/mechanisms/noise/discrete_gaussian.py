@@ -1,6 +1,7 @@
 """Discrete Gaussian noise on one integer, or on every entry of a vector of integers.
 
 `DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector.
+`NearlyGaussian` is the cost of either if the noise has too many outcomes to sum over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
 from dpcli.base.stated import multiple, quotient, squared, stated, upward
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.neighbours import Neighbours, any_sampled
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
@@ -42,11 +46,13 @@ if TYPE_CHECKING:
 
 SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
-MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed, outcome by outcome
+MAX_SUM = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
 NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
-TOO_MANY_OUTCOMES = "a discrete Gaussian of sigma above 2000 has too many outcomes"
-# Limits beyond which a vector is priced by rho alone, because the computation would take too long.
+TOO_MANY_OUTCOMES = "a discrete Gaussian that moves by more than 100 sigma has too many outcomes"
+NEARLY = 5  # variance by which the Gaussians of `NearlyGaussian` differ from the discrete one
+LEAST_NEARLY = 10.0  # least sigma for which they are close enough to be used
+# Limits beyond which the pair of a vector is not computed, because this would take too long.
 MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
@@ -68,9 +74,10 @@ class DiscreteGaussianSpec(Spec):
     Neighbours: all three adjacencies. There is no Poisson sampling under replace-one or zero-out, because the keys do not bound one
     record's contribution.
 
-    Bounds: exact for one integer up to sigma = 2000, and for vectors with a single worst shift. For several shifts, the pair whose curve is
-    the largest of theirs. If there are too many shifts, the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2). No finite epsilon at
-    delta = 0.
+    Bounds: exact for one integer up to sigma = 700, and for vectors with a single worst shift. For several shifts, the pair whose curve is
+    the largest of theirs. For a larger sigma, or too many shifts, the pair of a Gaussian of variance sigma^2 - 5, which the noise rounds
+    at random, and the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2). If there are too many shifts and sigma is below 10, this curve
+    alone. No finite epsilon at delta = 0.
 
     Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorems 4 and 14.
     """
@@ -138,15 +145,24 @@ class DiscreteGaussianSpec(Spec):
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         group = neighbours.group
         if self.sensitivity is not None and not self.priced_as_vector(group):
-            return DiscreteGaussian(self.sigma, self.sensitivity * group)
+            return on_integer(self.sigma, self.sensitivity * group)
         no_shift_fits = self.moved < 1.0 and self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
         if self.moved * group > LARGEST_NORM or no_shift_fits:
-            return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
+            norm = multiple(group, self.moved)
+            return _by_norm(self.sigma, stated(norm) ** 2) or Zcdp(squared(quotient(norm, self.sigma), 2))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         mechanism = vector_of(self.sigma, norms)
         # Neither a norm that NORM_TOLERANCE raised nor the norms of a group need be attained.
         is_exact = group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12)
         return mechanism if is_exact else mechanism.unclaimed()
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        try:
+            mu = self.resolve(neighbours).gdp()
+        except NotRepresentable:
+            return Spec.poisson(self, rate, neighbours)
+        self.require_contribution_form(neighbours)
+        return sampled_gaussian(mu, any_sampled(rate, neighbours.records), 1).unclaimed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +179,12 @@ class DiscreteGaussian(Mechanism):
     def approx_dp(self, delta: float) -> float:
         """Return epsilon from the exact sum of P - e^eps Q over losses above eps.
 
-        Above sigma = MAX_SUM, or if the sensitivity exceeds a hundred sigma, it is the upper bound by conversion from zCDP.
+        If the sensitivity exceeds a hundred sigma, it is the upper bound by conversion from zCDP.
         """
         if delta <= 0.0:
             return math.inf
         bound = zcdp_epsilon(self.zcdp(), delta)
-        if _has_many_outcomes(self.sigma, self.sensitivity):
+        if _moves_far(self.sigma, self.sensitivity):
             return bound
         excess = self._excess(delta)
         return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
@@ -233,6 +249,61 @@ class DiscreteGaussianVector(Mechanism):
 
 
 @dataclass(frozen=True, slots=True)
+class NearlyGaussian(Mechanism):
+    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on integers that move by a shift v, for sigma >= LEAST_NEARLY.
+
+    With t^2 = 5, its pair lies between those of Gaussians of variance sigma^2 + t^2 and sigma^2 - t^2 that move by |v|.
+
+    1. For any c, theta(c), the sum of e^{-(x-c)^2 / (2 r^2)} over the integers x, is r sqrt(2 pi) (1 + 2 SUM_{m>0} cos(2 pi m c)
+       e^{-2 pi^2 r^2 m^2}) by Poisson summation. For r^2 >= 4.76 it is the same for all c, up to a factor of 1 + e^-92.
+    2. Draw y from N(0, sigma^2 - t^2), and the integer x with probability e^{-(x-y)^2 / (2 t^2)} / theta(y), for r = t. If theta were
+       constant, P(x) would be the convolution of two Gaussian densities, which is proportional to e^{-x^2 / (2 sigma^2)}. So the discrete
+       noise is this random rounding of y, up to a factor of 1 + e^-92. A whole number that is added to y is added to x. By
+       post-processing, the Gaussian pair dominates.
+    3. Add a normal variable of variance t^2 to the discrete noise x. The density at y is proportional to the sum over x of
+       e^{-x^2 / (2 sigma^2) - (y-x)^2 / (2 t^2)}. Completing the square gives e^{-y^2 / (2 (sigma^2 + t^2))} theta(c) for some c, with
+       r^2 = sigma^2 t^2 / (sigma^2 + t^2) >= 4.76. By post-processing, the pair of the discrete noise dominates this Gaussian pair.
+    4. The coordinates of a vector have independent noise, and only |v| matters for Gaussian noise on all of them.
+
+    The factors 1 + e^-92 are far below rounding, even in 10^18 steps. rho and the Renyi curve are those of Canonne, Kamath, Steinke 2020,
+    arXiv:2004.00010, Theorem 14.
+
+    norm_squared: |v|^2. reached: whether the keys allow a shift of this norm.
+    """
+
+    sigma: float
+    norm_squared: Fraction
+    reached: bool
+
+    def _ratio(self, variance: int) -> float:
+        """Return |v| over the noise's standard deviation if `variance` is added to that of the discrete noise; at least SMALLEST_RATIO."""
+        return max(math.sqrt(upward(self.norm_squared / (stated(self.sigma) ** 2 + variance))), SMALLEST_RATIO)
+
+    def _dominating(self) -> Gaussian:
+        return Gaussian(self._ratio(-NEARLY) * (1.0 + 4e-16))
+
+    def approx_dp(self, delta: float) -> float:
+        return self._dominating().approx_dp(delta)
+
+    def zcdp(self) -> float:
+        return _rho(self.norm_squared, self.sigma)
+
+    def gdp(self) -> float:
+        return self._dominating().mu
+
+    def losses(self) -> tuple[PrivacyLoss]:
+        return self._dominating().losses()
+
+    def rdp(self, orders: Array) -> Array:
+        return self.zcdp() * orders
+
+    def witness(self, order: float) -> Mechanism | None:
+        """Return the Gaussian whose cost is a lower bound, which is a post-processing of the release; None if it is too weak to compute."""
+        ratio = self._ratio(NEARLY) * (1.0 - 1e-15)
+        return Gaussian(ratio) if self.reached and ratio > SMALLEST_RATIO else None
+
+
+@dataclass(frozen=True, slots=True)
 class DiscreteGaussianLoss:
     """The privacy loss of discrete Gaussian noise on an integer that moves by s.
 
@@ -263,8 +334,6 @@ class DiscreteGaussianLoss:
     def tilted(self, t: float) -> TiltedAtoms:
         """Return the tilted loss over the outcomes within forty sigma of its centre. The other outcomes have mass below e^-800."""
         s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
-        if self.sigma > MAX_SUM:
-            raise NotRepresentable(TOO_MANY_OUTCOMES)
         x = np.arange(-reach, reach + 1, dtype=float) + s + round(t * s)
         spend(3.0 * len(x))
         loss = (2.0 * x * s - s * s) / scale
@@ -290,7 +359,7 @@ class DiscreteGaussianLoss:
 
         Raises NotRepresentable if there are too many.
         """
-        if _has_many_outcomes(self.sigma, self.sensitivity):
+        if _moves_far(self.sigma, self.sensitivity):
             raise NotRepresentable(TOO_MANY_OUTCOMES)
         s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
         spend(0.3 * (2 * reach + s))
@@ -304,9 +373,9 @@ def _reach(sigma: float) -> int:
     return math.ceil(SIGMAS * sigma) + 2
 
 
-def _has_many_outcomes(sigma: float, sensitivity: int) -> bool:
-    """Return whether the outcomes within forty sigma of either centre are too many to sum over."""
-    return sigma > MAX_SUM or sensitivity > MAX_MOVE * max(sigma, 1.0)
+def _moves_far(sigma: float, sensitivity: int) -> bool:
+    """Return whether the outcomes within forty sigma of either centre are too many to sum over, because the centres are too far apart."""
+    return sensitivity > MAX_MOVE * max(sigma, 1.0)
 
 
 @lru_cache(maxsize=64)
@@ -391,8 +460,20 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
     return divisor * (divisor * norm + 2 * m), log_mass[: len(m)]
 
 
+def on_integer(sigma: float, sensitivity: int) -> Mechanism:
+    """Return the mechanism for one integer that moves by `sensitivity`."""
+    if sigma > MAX_SUM:
+        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, True)
+    return DiscreteGaussian(sigma, sensitivity)
+
+
+def _by_norm(sigma: float, norm_squared: Fraction, reached: bool = False) -> NearlyGaussian | None:
+    """Return the mechanism for shifts of which only the largest norm is used; None if sigma is too small for it."""
+    return NearlyGaussian(sigma, norm_squared, reached) if sigma >= LEAST_NEARLY else None
+
+
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
-    """Return the mechanism that dominates every shift within the norms. If there are too many shifts or outcomes, it is given by rho alone.
+    """Return the mechanism that dominates every shift within the norms. If there are too many shifts or outcomes, only their norm is used.
 
     Shifts v with the same distribution of v . X (closed/integer_vectors.py) count once. If only one distribution is left, and it is a
     discrete Gaussian, the mechanism is that of one integer: with v = g u and g the common divisor, v . X / g is a discrete Gaussian of
@@ -402,20 +483,21 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
     try:
         shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
     except TooManyShifts:
-        return rho_only
+        return _by_norm(sigma, Fraction(norms.squared)) or rho_only
     different = {_distribution(sigma, shift): shift for shift in shifts}
-    if len(different) == 1 and _norm_of(shifts[0])[1] * sigma * sigma <= MAX_SUM**2:
-        divisor, norm = _norm_of(shifts[0])
-        if is_discrete_gaussian(sigma, norm, len(shifts[0])):
-            return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
-    if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
-        return rho_only
+    by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), True)
+    divisor, norm = _norm_of(shifts[0])
+    is_wide = by_norm is not None and sigma * math.sqrt(norm) > MAX_SUM
+    if len(different) == 1 and not is_wide and is_discrete_gaussian(sigma, norm, len(shifts[0])):
+        return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
+    if is_wide or len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
+        return by_norm or rho_only
     return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
 
 
-def _rho(squares: int, sigma: float) -> float:
+def _rho(squares: int | Fraction, sigma: float) -> float:
     """Return squares / (2 sigma^2), rounded upwards, so that it is positive however large sigma is."""
-    return upward(Fraction(squares, 2) / stated(sigma) ** 2)
+    return upward(Fraction(squares) / (2 * stated(sigma) ** 2))
 
 
 def _norm_of(shift: Shift) -> tuple[int, int]:

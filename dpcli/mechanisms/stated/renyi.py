@@ -26,6 +26,7 @@ POINTS = 2048  # points of the grid of losses
 OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^20.
 COARSE, FINE = 2, 16  # orders in an octave, in the search over all octaves and near the minimum
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
+OCTAVES_OF_COPIES, FINE_OF_COPIES = (-4, 14), 8  # the same for several runs of one mechanism
 HALVINGS = 60  # steps of a bisection
 LEAST_SUM = 1e-300  # least value of a sum; a smaller one may be the result of underflow
 NO_CGF = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
@@ -46,6 +47,9 @@ class Zcdp(Mechanism):
 
     def zcdp(self) -> float:
         return total(((1, self.xi), (1, self.rho)))
+
+    def zcdp_constant(self) -> float:
+        return self.xi
 
     def rdp(self, orders: Array) -> Array:
         return self.xi + self.rho * orders
@@ -217,6 +221,17 @@ def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
     result = _log_heights(orders, loss.curve(orders), x).min(axis=0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.minimum(np.minimum(result, np.log(most)), 0.0) + 1e-12)
+
+
+def log_heights_of_copies(mechanism: Mechanism, counts: list[int], x: Array) -> Iterator[Array]:
+    """Yield, for each count, upper bounds on log delta at x >= 0 of this many runs of a mechanism. Raises as its `rdp` does."""
+    loss = RenyiPairLoss(((mechanism, 1),))
+    orders = _grid(*OCTAVES_OF_COPIES, FINE_OF_COPIES)
+    one, second = loss.curve(orders), float(loss.curve(np.array([2.0]))[0])
+    for count in counts:
+        most = np.minimum(_by_variance(count * second, x), _total_variation(count * float(one.min())))
+        with np.errstate(divide="ignore"):
+            yield np.minimum(_log_heights(orders, count * one, x).min(axis=0), np.log(most)) + 1e-12
 
 
 def _log_heights(orders: Array, divergences: Array, x: Array) -> Array:

@@ -108,7 +108,7 @@ class DuckDB(SqlEngine):
     def _parquet(self, files: Files, wanted: frozenset[str]) -> ActualTable:
         item = f"read_parquet({_list(files.paths)}, hive_partitioning = false)"
         names = self._column_names(files, wanted)
-        kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
+        kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}", files.place)]
         require_once(wanted, names, files.place)
         if len(names) != len(kinds):
             raise InputError(
@@ -127,7 +127,7 @@ class DuckDB(SqlEngine):
                 from it only by case, so that DuckDB would identify the two columns.
         """
         place = files.place
-        first, *others = (self._parquet_columns(path) for path in files.paths)
+        first, *others = (self._parquet_columns(path, place) for path in files.paths)
         names = {name for columns in (first, *others) for name, _ in columns}
         for declared in sorted(wanted) if others else ():
             twins = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
@@ -141,10 +141,10 @@ class DuckDB(SqlEngine):
                     raise InputError(f'{place}: expected "{declared}" of one type in every file, found {" and ".join(shown)}')
         return [name for name, _ in first]
 
-    def _parquet_columns(self, path: str) -> list[tuple[str, str | None]]:
-        """Return the names and types of the columns of a parquet file, in order."""
+    def _parquet_columns(self, path: str, place: str) -> list[tuple[str, str | None]]:
+        """Return the names and types of the columns of a parquet file, in order. place: place of the file, for messages."""
         file = DuckDBSql().text(_literal(path))
-        return _top_columns(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
+        return _top_columns(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})", place))
 
     def _table_of_database(self, name: str | None, wanted: frozenset[str]) -> ActualTable:
         """Return the table of a DuckDB file with the exact name. Raises InputError if there is none."""
@@ -193,7 +193,8 @@ class DuckDB(SqlEngine):
             return False
         return True
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, place: str | None = None) -> list[tuple[Any, ...]]:
+        """Return the rows as `SqlEngine._rows` does. place: place of the file that is read, for messages; None for the source."""
         import duckdb
 
         try:
@@ -204,7 +205,7 @@ class DuckDB(SqlEngine):
                 f"{self.files.place}: the disk of {tempfile.gettempdir()} has no room for rows that do not fit in memory"
             )
         except duckdb.Error as error:
-            failure = InputError(f"{self.files.place}: a file cannot be read to its end ({type(error).__name__})")
+            failure = InputError(f"{place or self.files.place}: a file cannot be read to its end ({type(error).__name__})")
         except RuntimeError as error:
             if str(error) != INTERRUPTED:
                 raise

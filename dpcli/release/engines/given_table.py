@@ -19,7 +19,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.release.engines.dialects import COLLATIONS
 
-PART_ROWS = 100_000  # rows of a pandas table that are converted at once, since texts of Python take much memory
+PART_ROWS = 100_000  # rows of a pandas or polars table that are converted at once, since the converted texts take much memory
 LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone
 LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, which counts as missing in a csv as well
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
@@ -175,8 +175,10 @@ class PolarsTable(GivenTable):
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         import polars
 
-        columns = [_polars_column(self.frame.to_series(place)).alias(f"f{place}") for place in places]
-        yield ArrowStream(polars.DataFrame(columns))
+        columns = {f"f{place}": self.frame.to_series(place) for place in places}  # one state of a table that the program may change
+        for start in range(0, max(1, len(self.frame)), PART_ROWS):
+            part = {name: _polars_column(column.slice(start, PART_ROWS)) for name, column in columns.items()}
+            yield ArrowStream(polars.DataFrame(part))
 
 
 def _polars_column(column: Any) -> Any:

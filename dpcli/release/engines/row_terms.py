@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpcli.base.errors import InputError
@@ -60,6 +60,8 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
     unit = None if aggregation.unit is None else writer.unit(aggregation.unit)
     if aggregation.where is not None:
         writer.conditions.append(writer.expressions.condition(aggregation.where, "where").write(layers).sql)
+    if aggregation.filled:
+        writer.conditions.append(writer.any_value(aggregation.filled))
     keys = tuple(map(writer.part, aggregation.parts))
     values = tuple(map(writer.value, aggregation.values))
     return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))
@@ -97,6 +99,11 @@ class RowWriter:
         if scalar.type == TEXT:
             self.conditions.append(f"{unit} <> {self.layers.dialect.text('')}")
         return unit
+
+    def any_value(self, names: Iterable[str]) -> str:
+        """Return the condition that a row has a value in at least one of these columns."""
+        values = (self.expressions.column(name, "source.columns").write(self.layers).sql for name in names)
+        return f"({' OR '.join(f'{value} IS NOT NULL' for value in values)})"
 
     def part(self, key: GroupKey) -> GroupPart:
         """Return a part of the key, and add conditions that exclude rows in which it is null or, if values are declared, another value."""

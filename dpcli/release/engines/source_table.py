@@ -110,7 +110,7 @@ class Values:
                 return self._joined(number, join, name, layers)
         if self.table.columns[name].rows_of_unit:
             return layers.compute(name, Scalar("integer", self._rows_of_unit))
-        return self._typed(name, self.table.columns[name].type, layers)
+        return self.typed(name, self.table.columns[name].type, layers)
 
     def _rows_of_unit(self, layers: Layers) -> Term:
         """Return the number of rows of a row's unit, of those that may be read, in the block in which the unit is bounded."""
@@ -165,9 +165,9 @@ class Values:
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""
-        return layers.bind(self._typed(window.column, window.type, layers))
+        return layers.bind(self.typed(window.column, window.type, layers))
 
-    def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
+    def typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
         """Return a column converted to a type. Raises InputError if the table has no such column, or one of another type."""
         column = self.actual.fields.get(name)
         if column is None:
@@ -202,7 +202,7 @@ def public_rows(table: SourceTable, actual: ActualTable, number: int, dialect: D
     join = table.joins[number]
     values = Values(replace(table, joins=()), actual.joined[number])
     layers = Layers(dialect, values)
-    key, *added = (values.term(name, layers).sql for name in (join.on, *join.columns))
+    key, *added = (values.typed(name, table.columns[name].type, layers).sql for name in (join.on, *join.columns))
     named = zip((key, *added), (key_name(number), *_added_names(number, join)), strict=True)
     columns = ", ".join(f"{sql} AS {name}" for sql, name in named)
     return f"SELECT {columns} FROM {layers.over(values.base())} WHERE {key} IS NOT NULL"
@@ -218,7 +218,7 @@ def joined_rows(public: str, number: int, join: Join) -> str:
     """
     key, added = key_name(number), ", ".join(_added_names(number, join))
     numbered = (
-        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {key}) AS place FROM ({public}) AS public_rows"
+        f"SELECT {key}, {added}, row_number() OVER (PARTITION BY {key} ORDER BY {added}) AS place FROM ({public}) AS public_rows"
     )
     return f"SELECT {key}, {added} FROM ({numbered}) AS numbered_rows WHERE place = 1"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import shown
 from dpcli.release.aggregate import Aggregation, Totals, totals_of
 from dpcli.release.data_source import Join
 from dpcli.release.engines.conversions import Family
@@ -67,7 +68,8 @@ class SqlEngine:
                 raise InputError(f"{public.place}: the joined table cannot be read to its end") from None
             for key, count, *_ in repeated:
                 raise InputError(
-                    f'{public.place}: expected each "{join.on}" in one row, as it is the key of a join, found {key!r} in {count:,} rows'
+                    f'{public.place}: expected each "{join.on}" in one row, as it is the key of a join, found {shown(key)} in '
+                    f"{count:,} rows"
                 )
 
     def close(self) -> None:

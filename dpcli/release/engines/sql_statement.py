@@ -122,6 +122,14 @@ def _bounded(
     """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`.
 
     All of them start from one read of the table, since a view may have other rows each time it is read.
+
+    Which rows count of the n rows of a unit in a group, where at most m = max_rows may: The rows are in the order of their values, at the
+    places p = 1 to n. Let s be the remainder of a hash of the unit and the group, mod n. The row at p counts if (p m + s) mod n < m.
+
+    Proof: If n <= m, all rows count. Otherwise, p m + s takes every value mod n once as s goes from 0 to n - 1. So m of the n remainders
+    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each s, p m + s takes each of the
+    n / g values mod n that equal s mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
+    order, n and s follow from the unit's own rows and the secret. n is counted in the same read as the rows.
     """
     group, unit_and_keys = comma_separated(names.group), comma_separated(names.unit_and_keys)
     new_sums = "".join(f", {sql} AS {name}" for sql, name in zip(_sums(names, dialect), names.sums, strict=True))
@@ -133,7 +141,8 @@ def _bounded(
     bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.inner)
     if aggregation.max_groups < _most_groups(bounded_parts):
         chosen = "chosen"
-        order = comma_separated((f"{_lead(names.group, max_rows, dialect, secret)} DESC", *names.group))
+        keys_of_unit = names.group[len(names.unit) :]
+        order = comma_separated((f"{_lead(names.group, max_rows, dialect, secret)} DESC", *keys_of_unit))
         place = f"row_number() OVER (PARTITION BY {comma_separated(names.unit)} ORDER BY {order}) AS place"
         ranked = f"SELECT {group}, n{sums}, {place} FROM added"
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
@@ -145,18 +154,19 @@ def _bounded(
         yield Subquery("bounded", "", f"SELECT {group}, least(n, {max_rows}) AS n{clipped} FROM {chosen}")
         return
 
-    row = (*names.unit_and_keys, *names.values)
-    same_group = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.group)
-    rows = f"SELECT {comma_separated(f'kept.{name} AS {name}' for name in row)} FROM kept JOIN {chosen} ON {same_group}"
+    exceeding = f"SELECT {group}, {_hashed(names.group, dialect, secret)} AS hash_number FROM {chosen}"
     if not names.inner:
-        rows += f" WHERE n > {max_rows}"  # units with fewer rows need not be processed row by row
-    copy = f"row_number() OVER (PARTITION BY {comma_separated(row)} ORDER BY {names.unit[0]}) AS copy"
-    yield Subquery("numbered", "", f"SELECT {comma_separated(row)}, {copy} FROM ({rows}) AS excess")
-
-    order = comma_separated((_hashed((*row, "copy"), dialect, secret), *row, "copy"))
-    place = f"row_number() OVER (PARTITION BY {group} ORDER BY {order}) AS place"
-    ranked = f"SELECT {comma_separated(row)}, {place} FROM numbered"
-    cut = f"SELECT {unit_and_keys}, count(*) AS n{new_sums} FROM ({ranked}) AS ranked WHERE place <= {max_rows} GROUP BY {unit_and_keys}"
+        exceeding += f" WHERE n > {max_rows}"  # units with fewer rows need not be processed row by row
+    row = comma_separated(f"kept.{name} AS {name}" for name in (*names.unit_and_keys, *names.values))
+    same_group = " AND ".join(f"kept.{name} = exceeding.{name}" for name in names.group)
+    rows = f"SELECT {row}, hash_number FROM kept JOIN ({exceeding}) AS exceeding ON {same_group}"
+    ordered = f"PARTITION BY {group} ORDER BY {comma_separated((*names.inner, *names.values))}"
+    place = f"row_number() OVER ({ordered}) AS place"
+    size = f"count(*) OVER ({ordered} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS size"
+    yield Subquery("numbered", "", f"SELECT *, {place}, {size} FROM ({rows}) AS excess")
+    wide_rows = dialect.wide(max_rows)
+    is_kept = f"({dialect.wide('place')} * {wide_rows} + hash_number % size) % size < {wide_rows}"
+    cut = f"SELECT {unit_and_keys}, count(*) AS n{new_sums} FROM numbered WHERE {is_kept} GROUP BY {unit_and_keys}"
     yield Subquery("cut", "", cut)
 
     bounded = f"SELECT {unit_and_keys}, n{sums} FROM cut"

@@ -103,8 +103,8 @@ class Expressions:
         """
         declared = self.columns.get(name)
         if declared is None:
-            hint = did_you_mean(name, self.columns)
-            raise InputError(f'{key}: expected a column of [source.columns], found "{name}"{hint and f" ({hint})"}')
+            hint = did_you_mean(name, self.columns) or "a text stands in single quotes"
+            raise InputError(f'{key}: expected a column of [source.columns], found "{name}" ({hint})')
         if declared.expression is None:
             return column(name, declared.type)
         if name in self.computed:

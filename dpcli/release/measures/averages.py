@@ -16,7 +16,7 @@ from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance,
 from dpcli.release.data_source import Source, SteppedRange, number_problems, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
-from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
+from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity, shown_keys
@@ -168,7 +168,7 @@ class SumQuery(ColumnQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         release, *of_keys = self.releases(setting)
-        covers = NOISE_ALONE if self.max_total is None else f"{NOISE_ALONE}, nor totals of units that were clipped"
+        covers = noise_alone(self) if self.max_total is None else f"{noise_alone(self)}, nor totals of units that were clipped"
         sums = add_noise({key: total.sums[0] for key, total in totals.items()}, release)
         if not of_keys:
             return additive_answer(self, release, sums, covers)
@@ -267,7 +267,7 @@ class MeanQuery(ColumnQuery):
         for key, number in add_noise(exact, release).items():
             interval = public_mean_interval(number, law_of(release), self.confidence, count, step)
             rows.append(postprocessed_row(self, key, on_grid(number, step) / count, interval))
-        return answer_of(self, tuple(rows), f"{NOISE_ALONE}; rows without a value count as 0")
+        return answer_of(self, tuple(rows), f"{noise_alone(self)}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)

@@ -20,7 +20,7 @@ from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
+from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text, rows_words, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
@@ -171,7 +171,7 @@ class DistinctQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, release)
-        return additive_answer(self, release, numbers, f"{NOISE_ALONE}; {self.left_out}")
+        return additive_answer(self, release, numbers, f"{noise_alone(self)}; {self.left_out}")
 
     @property
     def left_out(self) -> str:
@@ -227,7 +227,7 @@ class HistogramQuery(NoisyQuery):
         (release,) = self.releases(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, release)
         by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
-        return additive_answer(self, release, by_bin, NOISE_ALONE, (*self.by, self.column))
+        return additive_answer(self, release, by_bin, noise_alone(self), (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""

@@ -15,7 +15,7 @@ from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, declared_or, shown_problems
+from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, shown_problems, undeclared
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
 TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
+SHOWN = 'measure = "count" with by = [{}] and keys = "threshold", which shows values that enough units have, with their counts'
 OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 
@@ -98,7 +99,7 @@ class TopQuery(ChoiceQuery):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
-        yield from choice_problems(source, self.column)
+        yield from choice_problems(source, self.column, SHOWN.format(", ".join(f'"{name}"' for name in (*self.by, self.column))))
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
             return  # `expected_error` reads the file
@@ -136,7 +137,7 @@ def choice_problems(source: Source, column: str, otherwise: str = "") -> Iterato
     of_type = tuple(shown_problems(source.columns[column], column, ("column",)))
     yield from of_type
     if not (of_type or source.columns[column].declares_keys):
-        yield ("column",), declared_or(otherwise), f'"{column}", whose undeclared values would reveal who is in the data'
+        yield undeclared(source.columns[column], column, ("column",), "values", otherwise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

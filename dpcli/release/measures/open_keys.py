@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from dpcli.base.fields import DELTA, Key, Reader
 from dpcli.file.toml.findings import Problem
-from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey
+from dpcli.release.noisy_answers import NumbersByKey, noise_alone
 from dpcli.release.query import NoisyQuery, QueryRelease
 
 HIDDEN = "keys that few units have are not shown"
@@ -68,7 +68,7 @@ class OpenKeysQuery(NoisyQuery):
 
     def covers(self, release: QueryRelease) -> str:
         """Return which errors an interval covers that uses the noisy counts of a mechanism, which may choose the keys too."""
-        return f"{NOISE_ALONE}; {HIDDEN_COUNTS.format(release.keys['threshold'])}" if self.shows_keys else NOISE_ALONE
+        return f"{noise_alone(self)}; {HIDDEN_COUNTS.format(release.keys['threshold'])}" if self.shows_keys else noise_alone(self)
 
     def shown_words(self, release: QueryRelease, counted: str = "rows") -> str:
         """Return a clause that says when a key is shown; "" if all declared keys are."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -18,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpcli.audit.audit_settings import read_settings
 from dpcli.audit.evidence import RUN_FILE, SCHEMA
-from dpcli.audit.gradient_scores import SampledSteps, log_ratios
+from dpcli.audit.gradient_scores import log_ratios, split_significance
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Unsampled
+from dpcli.mechanisms.sampling.schemes import FixedSize, Unsampled
 from dpcli.random.streams import Stream, insecure_seed
 from dpcli.sessions.folder import replace_file
 from dpcli.train.engine.batches import Batch, size, take
@@ -30,11 +32,12 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.noise import noise_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
+from dpcli.train.replay.observed_steps import ObservedSteps
+from dpcli.train.replay.step_claims import noise_std, record_rate, sampled_steps
 from dpcli.train.run.outcome import CANARIES
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import batch_count
-from dpcli.train.step.loop import first_step_std
 from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
 
 SCORED_TOGETHER = 256  # number of canaries whose losses are computed at once; this limits memory
@@ -109,7 +112,7 @@ def _saved_canaries(path: str) -> Canaries:
 
 @dataclass(slots=True)
 class GradientCanaries(Ranks):
-    """A single process that adds canary gradients to the clipped sums, and correlates each noisy sum with them.
+    """A single process that adds canary gradients to the clipped sums, correlates each noisy sum with them, and observes the noise.
 
     A trainer passes each sample to `part`, each clipped sum to `reduce`, and each noisy sum to `broadcast_tensors`. The canaries are added
     and observed there.
@@ -121,6 +124,10 @@ class GradientCanaries(Ranks):
         bound: Function that returns the current C.
         inserted: Indices of the canaries that are in the run, of shape (k,).
         drawn: Indices of the canaries in the current step.
+        single_norm: Function that returns the norm of the clipped gradient of one record, given its index as a tensor.
+        observed: Noise and batches of the steps so far.
+        batch_size: Number of records and canaries in the current step.
+        sums: Clipped sums of the current step, with canaries.
         clipped_sum: Clipped sum of the current step, without canaries; None between steps.
         products: Inner products of the directions with the noisy sum of each step, of shape (m,). The sum of the records is subtracted
             first. The products are in units of C.
@@ -131,13 +138,18 @@ class GradientCanaries(Ranks):
     member: Tensor
     directions: Tensor
     bound: Callable[[], float]
+    single_norm: Callable[[Tensor], float] = lambda row: 0.0
     inserted: Tensor = field(init=False)
     drawn: Tensor = field(init=False)
+    observed: ObservedSteps = field(init=False)
+    batch_size: int = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
     clipped_sum: Tensor | None = None
     products: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.inserted = self.drawn = self.member.nonzero()[:, 0]
+        self.observed = ObservedSteps(self.plan)
 
     @property
     def sampled(self) -> int:
@@ -145,8 +157,12 @@ class GradientCanaries(Ranks):
         return len(self.inserted)
 
     def part(self, batch: Tensor) -> Tensor:
-        self.drawn = self.inserted[batch[batch >= self.records] - self.records]
-        return batch[batch < self.records]
+        self.drawn, self.batch_size = self.inserted[batch[batch >= self.records] - self.records], len(batch)
+        records = batch[batch < self.records]
+        if len(records):
+            row = secrets.randbelow(len(records))
+            self.observed.add_single(self.single_norm(records[row : row + 1]) / self.bound())
+        return records
 
     def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
         self.clipped_sum = _flat(sums)
@@ -155,24 +171,35 @@ class GradientCanaries(Ranks):
         result: dict[str, Tensor] = {}
         for (name, value), added_part in zip(sums.items(), added_parts, strict=True):
             result[name] = value + added_part.view(value.shape).to(value)
+        self.sums = {name: value.clone() for name, value in result.items()}  # the noise is added to the result in place
         return result
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         if self.clipped_sum is not None:  # it is None in the call that sends the initial weights
             without_records = (_flat(values) - self.clipped_sum) / self.bound()
+            self.observed.add(len(self.products), self.batch_size, self.sums, values, self.bound())
             self.products.append(self.directions @ without_records.float())
-            self.clipped_sum = None
+            self.clipped_sum, self.sums = None, {}
         return values
 
     def write_scores(self, folder: str, problem: Learning) -> None:
-        """Write the file that `dpcli audit` reads. It gives the membership of each canary, and the log likelihood ratio of membership."""
+        """Write the file that `dpcli audit` reads, with the membership of each canary, its log likelihood ratio, and the checks."""
         products = torch.stack(self.products).double().numpy()
         scores = np.zeros(len(self.member))
         for stage in self.plan.stages:
             scores += _log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop])
         rows = [{"member": bool(member), "score": float(score)} for member, score in zip(self.member, scores, strict=True)]
         steps = [asdict(sampled_step) for sampled_step in sampled_steps(self.plan)]
-        content = {"schema": SCHEMA, "neighbours": "add-remove", "gradients": steps, "canaries": rows}
+        confidence = read_settings(self.plan.source, self.plan.path).confidence
+        checks = self.observed.checks(self.records + self.sampled, split_significance(confidence))
+        content = {
+            "schema": SCHEMA,
+            "neighbours": "add-remove",
+            "gradients": steps,
+            "confidence": confidence,
+            "checks": [asdict(check) for check in checks],
+            "canaries": rows,
+        }
         replace_file(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
 
 
@@ -226,28 +253,11 @@ def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
         )
 
 
-def sampled_steps(plan: TrainingPlan) -> Iterator[SampledSteps]:
-    """Yield the stages in the form that the audit simulates. Yield nothing if the audit cannot simulate the sampling of a stage."""
-    is_simulated = (
-        isinstance(stage.entry.sampling, (Poisson, Unsampled)) and not isinstance(stage.spec, CorrelatedSpec)
-        for stage in plan.stages
-    )
-    if all(is_simulated):
-        for stage in plan.stages:
-            std = first_step_std(stage.spec, plan.train.clipping.count_noise)
-            yield SampledSteps(stage.steps, _record_rate(plan, stage), std)
-
-
-def _record_rate(plan: TrainingPlan, stage: Stage) -> float:
-    """Return the probability that a record is in a batch."""
-    return min(1.0, stage.expected_batch / plan.size)
-
-
 def _log_likelihood_ratios(plan: TrainingPlan, stage: Stage, products: Array) -> Array:
     """Return the log likelihood ratio of each canary over a stage, of shape (m,)."""
     if isinstance(stage.spec, CorrelatedSpec):
         return correlated_log_ratios(stage.spec, products)
-    return log_ratios(products, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
+    return log_ratios(products, record_rate(plan, stage), noise_std(plan, stage))
 
 
 def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:

@@ -18,16 +18,14 @@ from torch import Tensor
 
 from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.replay import Declared, Step
-from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.canaries import sampled_steps
+from dpcli.train.replay.observed_steps import observed_count
 from dpcli.train.replay.record_draws import OwnDraws
+from dpcli.train.replay.step_claims import claims_of, noise_std, sampled_steps
 from dpcli.train.run.ranks import Ranks, T
-from dpcli.train.step.loop import first_step_std
 from dpcli.train.step.prepare import Prepared, prepare
 from dpcli.train.torch_internals import tree_map
 
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 STEPS = 40  # largest number of steps of one replay, which limits its time
-# Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by it.
-ROUNDING = 4.0 * 2.0**-23
 
 StepPairs = tuple[tuple[Step, ...], tuple[Step, ...]]  # steps with the record, and steps without it
 Change = Callable[[Tensor], Tensor]  # function that changes the numbers of the record before the steps
@@ -52,6 +48,7 @@ class Replayed:
         unseen: Sentences about properties that replays do not test.
         steps: Number of steps of the shortest replay.
         sampled: Steps of a run in the form that an audit by canary gradients simulates; empty if it cannot simulate them.
+        observed: Number of steps of a run whose noise an audit by canary gradients tests.
     """
 
     declared: Declared
@@ -59,6 +56,7 @@ class Replayed:
     unseen: tuple[str, ...]
     steps: int
     sampled: tuple[SampledSteps, ...]
+    observed: int
 
 
 def replays(path: str) -> Replayed:
@@ -70,16 +68,7 @@ def replays(path: str) -> Replayed:
     """
     plan = plan_of(path)
     firsts = plan.first_stages
-    rates = {_rate(plan, stage) for stage in firsts}
-    is_correlated = any(isinstance(stage.spec, CorrelatedSpec) for stage in firsts)
-    declared = Declared(
-        sensitivity=1.0 + ROUNDING * plan.train.physical_batch_size,
-        noise=_std(plan, firsts[0]),
-        exchanged=1,
-        rate=rates.pop() if len(rates) == 1 else None,
-        records=plan.size,
-        fresh=not is_correlated,
-    )
+    declared = claims_of(plan, plan.size)
     unseen = [f"only the first {STEPS} steps of each entry were replayed, in one process"]
     if plan.train.clipping.count_noise is not None:
         unseen.append("the noisy count that moves the clipping norm was not checked")
@@ -89,21 +78,7 @@ def replays(path: str) -> Replayed:
         return _steps_with_and_without(plan, firsts[entry], firsts[0], case, rng)
 
     steps = min(min(stage.steps, STEPS) for stage in firsts)
-    return Replayed(declared, replay, tuple(unseen), steps, tuple(sampled_steps(plan)))
-
-
-def _std(plan: TrainingPlan, stage: Stage) -> float:
-    """Return the standard deviation of the noise of the entry's first step, in units of C."""
-    return first_step_std(stage.spec, plan.train.clipping.count_noise)
-
-
-def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
-    """Return the rate of Poisson samples of all records without a largest batch size; None for other samples."""
-    sampling = stage.entry.sampling
-    is_correlated = isinstance(stage.spec, CorrelatedSpec)
-    if is_correlated or not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
-        return None
-    return stage.expected_batch / plan.size
+    return Replayed(declared, replay, tuple(unseen), steps, tuple(sampled_steps(plan)), observed_count(plan))
 
 
 def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> StepPairs:
@@ -119,7 +94,7 @@ def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
     choose, change = CASES[case % len(CASES)]
     record = choose(batches, rng)
-    noise_factor = _std(plan, first) / _std(plan, stage)
+    noise_factor = noise_std(plan, first) / noise_std(plan, stage)
     with_record = _Recorder(noise_factor)
     _run(plan, stage, seed, with_record, batches, record, change, present=True)
     without_record = _Recorder(noise_factor, with_record.released)

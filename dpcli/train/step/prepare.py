@@ -21,9 +21,10 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, is_cryptographic
-from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.engine.method import trained_parameters
+from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.kept_state import constant_tensors
 from dpcli.train.isolation.synthetic_records import convert_to_kind, draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
@@ -38,6 +39,7 @@ from dpcli.train.sampling.units import by_unit, with_bounded_units
 from dpcli.train.step.loop import AdaptiveNorm, Samples, Trainer, WeightAverage, gradient_spec
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
 from dpcli.train.tasks.learning import Learning, Metrics, learning, to_device
+from dpcli.train.tasks.user_code import call_on_records
 from dpcli.train.trained.weights import released_weights
 
 if TYPE_CHECKING:
@@ -238,6 +240,8 @@ def assemble(
         width = sum(parameter.numel() for parameter in trained_parameters(model).values())
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
+    if isinstance(canaries, GradientCanaries):
+        canaries.single_norm = partial(_single_norm, gradients, problem.records)
     optimizer = make_optimizer(model)
     _broadcast_weights(model, ranks)
     if saved is not None:
@@ -256,6 +260,12 @@ def assemble(
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)
+
+
+def _single_norm(gradients: Callable[[Batch], Sums], records: Batch, row: Tensor) -> float:
+    """Return the norm of the clipped gradient of one record. Its index is the only number in `row`."""
+    sums: Sums = call_on_records("a step", gradients, take(records, row))
+    return math.sqrt(sum(float(value.double().square().sum()) for value in sums.gradients.values()))
 
 
 def _with_units(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:

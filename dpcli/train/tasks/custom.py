@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from torch import Tensor, nn
+from torch import Tensor, nn, tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from dpcli.audit.own_code import call_user_code
@@ -22,7 +22,7 @@ from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.files import owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode, tensors, to_device
 from dpcli.train.tasks.user_code import build_model, call_on_records, code_of, private_result, result, user
-from dpcli.train.torch_internals import tree_flatten, tree_leaves
+from dpcli.train.torch_internals import tree_flatten, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,7 +144,8 @@ def metrics(result: Any, source: str) -> Metrics:
 def refuse(train: Loop, path: str) -> NoReturn:
     """Raise InputError, because a file with the task "loop" names no model and no data."""
     raise InputError(
-        f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it'
+        f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it, and '
+        '[audit] with canary = "gradient" audits such a run'
     )
 
 
@@ -189,15 +190,29 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
         raise InputError("data: expected a dataset with a length and numbered items, found one that can only be iterated")
     if isinstance(data, TensorDataset):
         return as_records(data.tensors, "data", path, model)
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset) or type(data).__module__.partition(".")[0] == "datasets":  # the library of Hugging Face
         return as_records(_collate(data), "data", path, model)
     return as_records(data, "data", path, model)
+
+
+def _with_tensors(item: Any) -> Any:
+    """Return an item of a dataset in which each inner list of numbers is a tensor. As a list, default_collate would transpose it."""
+
+    def is_inner_list(value: Any) -> bool:
+        return value is not item and _holds_numbers(value)
+
+    return tree_map(lambda value: tensor(value) if is_inner_list(value) else value, item, is_leaf=is_inner_list)
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Return whether a value is a list of numbers, or a list of such lists."""
+    return type(value) is list and all(isinstance(part, int | float) or _holds_numbers(part) for part in value)
 
 
 def _collate(data: Any) -> Any:
     """Return the items of a dataset as one batch. The message of an InputError omits the original message, which may quote a record."""
     try:
-        return default_collate([data[row] for row in range(len(data))])
+        return default_collate([_with_tensors(data[row]) for row in range(len(data))])
     except Exception as problem:
         raise InputError(
             f"data: expected items that torch's default_collate combines into a batch, found {type(problem).__name__}; "

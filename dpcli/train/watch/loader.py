@@ -27,6 +27,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from dpcli.base.rounding import up
 from dpcli.mechanisms.sampling.schemes import BallsInBins, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.arrays import np
 from dpcli.train.sampling.batch_samplers import pass_length
@@ -118,6 +119,7 @@ def opacus_rate(loader: Any) -> float | None:
 
 
 ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
+DEVIATIONS = 1.4  # a count of records exceeds its mean less this many standard deviations with probability at least 90 %
 TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share the level of the batch
 LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
 
@@ -127,6 +129,7 @@ class DrawnBatches(ABC):
     """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
+        size: Number of records in the last batch.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
             `find_passes` updates it.
@@ -136,6 +139,7 @@ class DrawnBatches(ABC):
     records: int
     rate: float
     count: int = 0
+    size: int = 0
     times: Indices = field(init=False)
     may_be_passes: bool = True
     digests: set[bytes] = field(default_factory=set)
@@ -150,6 +154,7 @@ class DrawnBatches(ABC):
             batch: Indices of the records of the batch, shape (B,). No scheme draws a record twice in one batch.
         """
         self.count += 1
+        self.size = len(batch)
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
         if len(np.unique(batch)) < len(batch):
@@ -160,6 +165,10 @@ class DrawnBatches(ABC):
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
         """Return a description of how this batch, after the earlier ones, contradicts the scheme; "" if it does not."""
+
+    def power(self) -> str:
+        """Return in words the smallest excess of records that would have been found with probability 90 %; "" if it is not known."""
+        return ""
 
     @property
     def log_level(self) -> float:
@@ -244,6 +253,14 @@ class PoissonBatches(DrawnBatches):
             return f"{self.count} batches of exactly {len(batch)} records, although sizes vary in Poisson sampling"
         log_chance_of_equality = self.records * math.log1p(-2.0 * self.rate * (1.0 - self.rate))
         return self.find_repetition(batch, log_chance_of_equality) or self.find_frequent() or self.find_passes(batch)
+
+    def power(self) -> str:
+        mean, log_ratio = self.count * self.records * self.rate, math.log(2.0) - self.log_level
+        variance = mean * (1.0 - self.rate)
+        # The distance at which Bernstein's bound equals the level.
+        distance = log_ratio / 3.0 + math.sqrt(log_ratio**2 / 9.0 + 2.0 * log_ratio * variance)
+        times = 1.0 + (distance + DEVIATIONS * math.sqrt(variance)) / mean
+        return f"records drawn {up(times, 2)} times as often" if times < 1.0 / self.rate else ""
 
     def _log_chance_of_total(self, mean: float) -> float:
         """Return the logarithm of Bernstein's bound on the probability that `total` is so far from its expectation."""

@@ -1,4 +1,4 @@
-"""The noise that an Opacus optimizer adds, measured from its gradients and compared with the declared noise."""
+"""The clipped sums of an Opacus optimizer and the noise that it adds, measured from its gradients and compared with the file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from scipy import special
 from torch import Tensor
 
+from dpcli.numerics.roots import bracket_root
 from dpcli.train.watch.loader import ALARM
 
 # Attributes in which the wrappers of accelerate, Opacus and Lightning store the optimizer that they wrap.
@@ -19,6 +21,10 @@ INNER = ("optimizer", "original_optimizer", "_optimizer")
 # Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction.
 EQUAL = 1e-3
 MOST_COMPARED = 16  # largest count of the numbers of a step's noise that are compared with later steps
+# Names of the optimizers that clip by the norm over all parameters, with a factor of at most C / (norm + FLAT_OFFSET).
+FLAT, FLAT_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
+WRONG_SUM = 1e-3  # smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C
+DETECTION_PROBABILITY = 0.9  # probability with which a fault of the stated size is found
 FEWEST_EQUAL = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
 
 
@@ -74,6 +80,7 @@ class MeasuredNoise:
         numbers: Count of the numbers in each of these sums.
         steps: Count of the steps in which each parameter had a gradient.
         first_numbers: First numbers of the noise of each step.
+        clipped_steps: Number of steps in which the clipped sum was computed again from the gradients of the records.
     """
 
     opacus_optimizer: Any
@@ -83,12 +90,19 @@ class MeasuredNoise:
     numbers: Counter[int] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     first_numbers: list[Tensor] = field(default_factory=list)
+    clipped_steps: int = 0
 
-    def watch(self, report: Callable[[str], None]) -> Any:
-        """Register a hook that measures each step and reports the result of `measure`. Return the handle that removes the hook."""
+    def watch(self, report: Callable[[str, str], None], batch_size: Callable[[], int | None]) -> Any:
+        """Register a hook that measures each step and reports the results of `measure_sum` and `measure`. Return its handle.
+
+        Args:
+            report: Function of a part of the step, "clipping" or "noise", and of its result.
+            batch_size: Function that returns the number of records of the step; None if it is unknown.
+        """
 
         def measure_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-            report(self.measure(optimizer))
+            report("clipping", self.measure_sum(optimizer, batch_size()))
+            report("noise", self.measure(optimizer))
 
         return self.opacus_optimizer.original_optimizer.register_step_pre_hook(measure_step)
 
@@ -123,6 +137,39 @@ class MeasuredNoise:
                 return problem
         return self._repeated_noise([*noises.values()]) if noises else ""
 
+    @property
+    def detectable_factor(self) -> float:
+        """Return the smallest factor x such that noise divided by x in any one tensor is found with probability DETECTION_PROBABILITY."""
+        factors = [1.0]
+        for position, numbers in self.numbers.items():
+            log_level = _log_level(self.steps[position], position)
+            ratio, _ = bracket_root(lambda r, n=numbers, level=log_level: level - _log_chance(n, r), 1e-300, 1.0, 1e-9)  # type: ignore[misc]
+            factors.append(math.sqrt(float(special.gammaincinv(0.5 * numbers, DETECTION_PROBABILITY)) / (0.5 * numbers) / ratio))
+        return max(factors)
+
+    @torch.no_grad()
+    def measure_sum(self, optimizer: torch.optim.Optimizer, batch_size: int | None) -> str:
+        """Return a message if the sum of the next step is not the sum of the clipped gradients of the records; "" otherwise.
+
+        The sum is only measured if the optimizer clips by the norm over all parameters, and still has the gradients of all records.
+        """
+        grouped = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        parameters = [parameter for parameter in grouped if getattr(parameter, "summed_grad", None) is not None]
+        samples: list[Any] = [getattr(parameter, "grad_sample", None) for parameter in parameters]
+        is_complete = all(isinstance(sample, Tensor) and len(sample) == batch_size for sample in samples)
+        if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT:
+            return ""
+        norms = torch.stack([sample.flatten(1).norm(dim=1) for sample in samples]).norm(dim=0)
+        factors = (self.norm / (norms + FLAT_OFFSET)).clamp(max=1.0)
+        distance = 0.0
+        for parameter, sample in zip(parameters, samples, strict=True):
+            difference = parameter.summed_grad.view_as(parameter) - torch.einsum("i,i...", factors.to(sample), sample)
+            distance += float(difference.double().square().sum())
+        self.clipped_steps += 1
+        if math.sqrt(distance) > WRONG_SUM * self.norm * batch_size:
+            return f"a sum that is not the sum of gradients clipped to {self.norm:g}"
+        return ""
+
     def _small_noise(self, position: int, noise: Tensor) -> str:
         """Return a message if the noise of a tensor is smaller than declared or constant; "" otherwise."""
         if len(noise) >= FEWEST_EQUAL and float(noise.max() - noise.min()) < EQUAL:
@@ -134,10 +181,7 @@ class MeasuredNoise:
         ratio = self.squares[position] / numbers
         if ratio >= 1.0:
             return ""
-        # The Chernoff bound on the lower tail of chi-square. 1e-300 replaces a ratio of zero, which has no logarithm.
-        log_chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))
-        # The levels of all steps and tensors add up to ALARM, because sum_n 1 / (n (n + 1)) = 1.
-        log_level = math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))
+        log_chance, log_level = _log_chance(numbers, ratio), _log_level(steps, position)
         return f"noise of {math.sqrt(ratio):.3g} times the declared size" if log_chance < log_level else ""
 
     def _repeated_noise(self, noises: list[Tensor]) -> str:
@@ -148,3 +192,16 @@ class MeasuredNoise:
         is_repeated = any(bool(((first_numbers - earlier).abs() < EQUAL).all()) for earlier in comparable)
         self.first_numbers.append(first_numbers)
         return "the noise of an earlier step again" if is_repeated else ""
+
+
+def _log_chance(numbers: int, ratio: float) -> float:
+    """Return the logarithm of a bound on the probability that the mean of so many squares of normal variables is at most `ratio`.
+
+    This is the Chernoff bound on the lower tail of chi-square. 1e-300 replaces a ratio of zero, which has no logarithm.
+    """
+    return -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))
+
+
+def _log_level(steps: int, position: int) -> float:
+    """Return the logarithm of the level of a test. The levels of all steps and tensors add up to ALARM, as sum_n 1 / (n (n + 1)) = 1."""
+    return math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))

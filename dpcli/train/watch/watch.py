@@ -11,6 +11,7 @@ from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.base.extras import require
 from dpcli.base.lazy import load
+from dpcli.base.rounding import up
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 
 if TYPE_CHECKING:
@@ -112,9 +113,21 @@ class Watch(Displayed):
         if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
         lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.observed.items())]
+        faults = self._detectable_faults()
+        if faults:
+            lines.append(f"found with probability 90 %, had they been there: {' and '.join(faults)}")
         if self.unwatched:
             lines.append(f"not observed: the first {self.unwatched:,} steps")
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
+
+    def _detectable_faults(self) -> list[str]:
+        """Return in words the smallest faults of the noise and of Poisson samples that the watch would have found."""
+        faults = []
+        if self.noise is not None and self.noise.numbers:
+            faults.append(f"noise divided by {up(self.noise.detectable_factor, 2)} in any tensor")
+        if self.drawn is not None and self.observed["sampling"] == CONSISTENT and self.drawn.power():
+            faults.append(self.drawn.power())
+        return faults
 
     def trainer_callback(self) -> TrainerCallback:
         """Return a callback for transformers' Trainer(callbacks=[...]). Raises Unavailable if transformers is not installed."""
@@ -182,7 +195,7 @@ class Watch(Displayed):
             self.refuse("noise", f"an Opacus optimizer with {problem}")
         self.observed["clipping"] = f"by Opacus to norm {norm:g}; Opacus' code was not checked"
         self.noise = MeasuredNoise(opacus_optimizer, multiplier, norm)
-        self.handles.append(self.noise.watch(self._report_noise))
+        self.handles.append(self.noise.watch(self._report_measurement, self._batch_size))
 
     def _test_batch(self, batch: Indices) -> None:
         """Test a batch of the loader. Raises InputError if it contradicts the file."""
@@ -194,15 +207,24 @@ class Watch(Displayed):
             self.refuse("sampling", problem)
         self.observed["sampling"] = CONSISTENT
 
-    def _report_noise(self, problem: str) -> None:
-        """Store the result of a measurement of the noise. Raises InputError if it contradicts the file.
+    def _batch_size(self) -> int | None:
+        """Return the number of records of the step in progress; None if the loader is not tested, or drew no or several batches for it."""
+        return self.drawn.size if self.drawn is not None and self.batches == self.steps else None
+
+    def _report_measurement(self, part: str, problem: str) -> None:
+        """Store the result of a measurement. Raises InputError if it contradicts the file.
 
         Args:
-            problem: Description of how the noise contradicts the file; "" if it does not.
+            part: "clipping" or "noise".
+            problem: Description of how the part contradicts the file; "" if it does not.
         """
         if problem:
-            self.refuse("noise", problem)
-        self.observed["noise"] = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
+            self.refuse(part, problem)
+        assert self.noise is not None
+        if self.noise.clipped_steps:
+            self.observed["clipping"] = f"sums of clipped gradients in {self.noise.clipped_steps:,} steps, {CONSISTENT}"
+        if part == "noise":
+            self.observed["noise"] = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
 
     def _count_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer. Raises InputError if all declared steps were taken, or if the loader drew no batch for it."""
@@ -237,7 +259,8 @@ def watch(pipeline: str | os.PathLike[str]) -> Watch:
 
     The watch tests the batches against the declared sampling scheme: their sizes, repeated records, and passes over the data. A correct
     sampler is refused in at most one of 10^9 runs. A shuffling loader is refused if the file declares Poisson sampling. The watch also
-    checks the numbers of steps and records, and the settings of an Opacus optimizer. It measures the noise that an Opacus optimizer adds.
+    checks the numbers of steps and records, and the settings of an Opacus optimizer. It measures the noise that an Opacus optimizer adds,
+    and its clipping where it clips by one norm and has the gradients of the whole batch. `report` says which faults it would have found.
     Clipping and noise of other libraries are not observed. The watch finds mistakes. It proves no guarantee and states no epsilon. To make
     a loop private, use `dpcli.private`.
 

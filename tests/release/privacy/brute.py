@@ -90,15 +90,16 @@ def bounded(
     for key, rows in groups.items():
         parts = zip(key, question.parts, strict=True)
         by = tuple(part for part, asked in parts if asked.steps is None and asked is not question.distinct)
-        own[by] += [(key, values, copy) for values, many in Counter(rows).items() for copy in range(1, many + 1)]
+        own[by] += [(key, values) for values in rows]
 
     def lead(by: tuple[Any, ...]) -> float:
         count = len(own[by])
         return math.log((digest(secret, *unit, *by) + 0.5) / 2**48) * (min(count, question.max_rows) / count)
 
     for by in sorted(own, key=lambda by: (-lead(by), by))[: question.max_groups]:
-        rows = sorted(own[by], key=lambda row: (digest(secret, *unit, *row[0], *row[1], row[2]), row))[: question.max_rows]
-        yield from ((key, values) for key, values, _ in rows)
+        count, most = len(own[by]), question.max_rows
+        shift = digest(secret, *unit, *by) % count
+        yield from (row for place, row in enumerate(sorted(own[by]), start=1) if (place * most + shift) % count < most)
 
 
 def part_of(asked: Asked, key: GroupKey, row: Row) -> Any:

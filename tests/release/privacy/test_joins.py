@@ -20,7 +20,7 @@ from dpcli.release.engines.source_engine import open_source, require_source
 from dpcli.release.plugin import MEASURES
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
-from tests.release.tables.places import PLACES, POSTGRES, Table, as_csv, as_parquet, cluster_of, quoted, source_of, written
+from tests.release.tables.places import MARKS, PLACES, POSTGRES, Table, as_csv, as_parquet, cluster_of, quoted, source_of, written
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
@@ -94,6 +94,18 @@ def test_a_key_in_several_rows_multiplies_nothing(engine: DuckDB, tmp_path: Path
     assert next(breaches(engine, range(600), tmp_path, ("count", "sum"), repeated=True), None) is not None
 
 
+def test_of_several_rows_with_a_key_the_same_one_is_joined(engine: DuckDB) -> None:
+    """Whatever order they are read in, so that the row that is joined depends on the public table alone."""
+    at = replace(engine, table=replace(engine.table, columns=DECLARED, joins=(Join(path="-", on="number", columns=("size",)),)))
+    for sizes in (["3", "2", "NULL"], ["NULL", "2", "3"]):
+        put(at, {"number": TYPES["age"], "size": TYPES["age"]}, [["1", f"CAST({size} AS BIGINT)"] for size in sizes])
+        assert at.actual is not None
+        joined = (at.actual,)
+        put(at, {"number": TYPES["age"]}, [["1"]])
+        at.actual = replace(at.actual, joined=joined)
+        assert at.totals(Aggregation(None, None, (GroupKey("size"),), (), 1, 1), SECRET).keys() == {(2,)}, sizes
+
+
 @pytest.mark.long
 def test_a_joined_table_that_is_private_is_seen(engine: DuckDB, tmp_path: Path) -> None:
     assert next(breaches(engine, range(600), tmp_path, ("count", "sum"), private=True), None) is not None
@@ -104,10 +116,6 @@ WHOLE = [0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63)]
 ADDS = 'region"; DROP TABLE rows; --'
 STORED = {"who": "text", "key": "text", "number": "integer"}
 REGION, SIZE = Table({"key": "text", ADDS: "text"}, []), Table({"number": "integer", "size": "integer"}, [])
-MARKS = {
-    **dict.fromkeys(("parquet", "duckdb", "postgres"), pytest.mark.long),
-    **dict.fromkeys(("spark-csv", "spark-parquet"), pytest.mark.nightly),
-}
 DECLARED = {
     **{name: Column(type=kind) for name, kind in {**STORED, ADDS: "text", "size": "integer"}.items()},  # type: ignore[arg-type]
     "low": Column(type="text", expression="lower(trim(key))"),
@@ -191,6 +199,19 @@ def test_a_join_may_need_another_one_but_not_itself(tmp_path: Path) -> None:
     circle = replace(source, columns={**columns, "zip": Column(type="text", expression="state || 'x'")})
     with pytest.raises(InputError, match=r"source\.join\.on: expected a column that does not need the join"):
         require_source(circle, str(tmp_path / "x.toml"), [asked])
+
+
+def test_the_number_of_rows_of_a_unit_may_be_a_key(tmp_path: Path) -> None:
+    """The public table has a column of its name, and no units."""
+    (tmp_path / "rows.csv").write_text("who\na\na\nb\n")
+    (tmp_path / "sizes.csv").write_text("visits,size\n1,10\n2,20\n")
+    columns = {"who": Column(type="text"), "visits": Column(type="integer", rows_of_unit=True), "size": Column(type="integer")}
+    join = Join(path="sizes.csv", on="visits", columns=("size",))
+    source = Source(columns=columns, path="rows.csv", unit="who", join=(join,))
+    asked = Aggregation("who", None, (GroupKey("size"),), (), 1, 5)
+    require_source(source, str(tmp_path / "x.toml"), [asked])
+    with open_source(source, str(tmp_path / "x.toml")) as engine:
+        assert {key: total.rows for key, total in engine.totals(asked, SECRET).items()} == {(10,): 1, (20,): 2}
 
 
 def test_a_table_of_a_duckdb_file_is_joined(tmp_path: Path) -> None:

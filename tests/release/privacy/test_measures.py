@@ -16,6 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
+from dpcli.release.data_source import Column
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query import COSTS
 from tests.cases import of_each
@@ -84,20 +85,39 @@ def test_the_largest_move_of_all_quantiles_is_told_in_rows(
     [
         ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
         ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
-        ({"measure": "top-k", "column": "name", "top": 2}, "domain = [...]"),
+        ({"measure": "top-k", "column": "name", "top": 2}, 'measure = "count" with by = ["name"] and keys = "threshold"'),
+        ({"measure": "top-k", "column": "name", "by": ["city"], "top": 2}, 'by = ["city", "name"]'),
+        ({"measure": "count", "by": ["number"]}, "min and max in [source.columns], with a step of 1"),
+        ({"measure": "count", "by": ["stat"]}, "did you mean 'state'"),
+        ({"measure": "count", "by": ["year(day)"]}, 'NAME = { type = ..., expression = "..." }'),
+        ({"measure": "count", "by": ["day"]}, 'expression = "cast(day as text)"'),
+        ({"measure": "mean", "column": "old", "by": ["state"]}, 'expression = "cast(old as bigint)"'),
         ({"measure": "sum", "column": "age", "by": ["name"]}, 'keys = "threshold"'),
         ({"measure": "quantile", "column": "age", "by": ["name"]}, "domain = [...]"),
         ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
     ],
 )
-def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: dict[str, Any], advice: str) -> None:
+def test_what_is_advised_are_keys_of_the_measure_or_of_a_column(query: dict[str, Any], advice: str) -> None:
     tables = document({"name": "q", "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    more = {"number": {"type": "integer"}, "day": {"type": "date"}, "old": {"type": "boolean"}}
+    tables["source"]["columns"] = {**tables["source"]["columns"], **more}
     with pytest.raises(InputError) as found:
         parse(text_of(tables), "file.toml")
     said = str(found.value)
     assert advice in said
-    keys = {field.name for field in fields(load(MEASURES[query["measure"]]))}
-    assert {key for key in re.findall(r'(\w+) = "', said) if key != "domain_file"} <= keys
+    measures = re.findall(r'measure = "([\w-]+)"', said)
+    keys = {field.name for kind in (Column, *(load(MEASURES[name]) for name in measures)) for field in fields(kind)}
+    assert {*re.findall(r'(\w+) = "', said)} <= keys
+
+
+def test_a_mistake_in_a_query_is_the_only_one_that_is_told() -> None:
+    """What the query would bound is not asked for in [privacy]."""
+    for wrong in ({"measure": "averge"}, {"measure": "count", "by": "state"}, {"measure": "count", "limit": 5}):
+        tables = document({"name": "q", "epsilon": 0.5, "max_rows": 1, **wrong})
+        del tables["privacy"]["max_contributions"]
+        with pytest.raises(InvalidFile) as found:
+            parse(text_of(tables), "file.toml")
+        assert len(found.value.diagnostics) == 1 and "query[1]" in str(found.value), wrong
 
 
 @of_each("column, by", [("city", ["name"]), ("name", ["city"])])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release import group_keys
 from dpcli.release.aggregate import Aggregation, GroupKey
@@ -160,7 +161,7 @@ def test_a_blank_row_that_counts_is_seen(engine: DuckDB, tmp_path: Path, monkeyp
         asked = ("zero-out", {"columns": columns}, {"measure": "sum", **more}, ([(1,), (4,)], [(1,), (None,)]))
         assert moved_between(engine, tmp_path, *asked) == []
         with monkeypatch.context() as without:
-            without.setattr(group_keys, "counted", lambda query, setting: query.where)
+            without.setattr(group_keys, "filled", lambda setting: ())
             assert moved_between(engine, tmp_path, *asked) != []
 
 
@@ -173,3 +174,29 @@ def test_a_number_of_rows_that_depends_on_other_units_is_seen(
     assert moved_between(engine, tmp_path, *asked) == []
     monkeypatch.setattr(Values, "_rows_of_unit", lambda values, layers: Term("(count(*) OVER () * 2)", len(layers.names)))
     assert moved_between(engine, tmp_path, *asked) != []
+
+
+def test_blank_rows_are_left_out_beside_any_condition_and_of_any_number_of_columns(engine: DuckDB, tmp_path: Path) -> None:
+    """The condition is read by itself: it cannot close the parentheses around it. Without stored columns, all rows are alike and count."""
+    many = {f"c{n}": {"type": "boolean"} for n in range(160)}  # more than an expression may nest
+    constant = {"one": {"type": "integer", "expression": "1"}}
+    for columns, where, expected in [
+        (many, {}, 1),
+        (constant, {}, 2),
+        (many, {"where": "true) or (true"}, 'where: expected one SQL expression, found "true) or (true"'),
+    ]:
+        document = {
+            "format": 1,
+            "privacy": {"adjacency": "zero-out", "delta": 1e-6, "unit": "example"},
+            "budget": {"epsilon": 50.0},
+            "source": {"path": "rows.csv", "columns": columns},
+            "query": [{"name": "q", "measure": "count", "epsilon": 0.5, **where}],
+        }
+        (one,) = priced(document, str(tmp_path))
+        at = replace(engine, table=replace(engine.table, columns=one.setting.source.columns))
+        put(at, dict.fromkeys(many, ("boolean", "BOOLEAN")), [["NULL"] * 160, ["NULL"] * 159 + ["true"]])
+        try:
+            outcome: object = at.totals(one.query.aggregation(one.setting), SECRET)[()].rows
+        except InputError as error:
+            outcome = str(error)
+        assert outcome == expected, (len(columns), where)

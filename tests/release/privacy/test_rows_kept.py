@@ -99,7 +99,7 @@ def test_one_row_of_a_unit_is_any_of_its_rows(place: str, tmp_path: Path, reques
 def test_one_value_of_a_unit_is_any_of_its_values(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each unit has a value of its own in one row, and one that all have in many: it keeps either as often, however many have it."""
     secret, units = random.randbytes(32), [f"{random.randrange(10**9)}-{number}" for number in range(UNITS)]
-    rows = [{**COMMON, "visitor": unit, "name": name} for unit in units for name in [*["x"] * COPIES, unit]]
+    rows = [{"visitor": unit, **COMMON, "name": name} for unit in units for name in [*["x"] * COPIES, unit]]
     source = source_of(place, Table(TYPES, rows), made(tmp_path / "rows"), cluster_of(place, request), "visitor")
     question = Aggregation("visitor", None, (GroupKey("state"),), (), 1, 1, distinct=GroupKey("name"))
     with open_source(source, str(tmp_path / "rows" / "file.toml")) as engine:
@@ -171,16 +171,20 @@ def test_texts_that_run_into_each_other_are_drawn_apart(tmp_path: Path, request:
         assert stats.binomtest(found[pair].units, UNITS, 2 / 3).pvalue > RARE, (pair, found[pair].units, secret.hex())
 
 
-def of_values(columns: Sequence[str], dialect: Any, secret: bytes) -> str:
-    """Without the number of a row among those that are alike."""
-    texts = (dialect.text(secret.hex()), *(dialect.cast(column, "text") for column in columns if column != "copy"))
-    return str(dialect.digest(" || '|' || ".join(texts)))
+def of_secret(columns: Sequence[str], dialect: Any, secret: bytes) -> str:
+    """One number for every unit."""
+    return str(dialect.digest(dialect.text(secret.hex())))
 
 
-def test_rows_alike_with_one_hash_are_seen(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements, "_hashed", of_values)
+def test_units_with_one_hash_are_seen(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "_hashed", of_secret)
     with pytest.raises(AssertionError, match="'csv'"):
         test_one_row_of_a_unit_is_any_of_its_rows("csv", tmp_path, request)
+
+
+def of_values(columns: Sequence[str], dialect: Any, secret: bytes) -> str:
+    texts = (dialect.text(secret.hex()), *(dialect.cast(column, "text") for column in columns))
+    return str(dialect.digest(" || '|' || ".join(texts)))
 
 
 def test_keys_that_are_drawn_alike_are_seen(

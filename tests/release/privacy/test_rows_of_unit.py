@@ -14,8 +14,7 @@ from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.data_source import Column
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.release_plan import row_window
-from tests.release.privacy.test_joins import MARKS
-from tests.release.tables.places import PLACES, SECRET, Table, cluster_of, source_of
+from tests.release.tables.places import MARKS, PLACES, SECRET, Table, cluster_of, source_of
 from tests.release.window.windows import family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

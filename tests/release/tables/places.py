@@ -19,6 +19,11 @@ Row = Mapping[str, Any]
 DUCKDB = {"text": "VARCHAR", "integer": "BIGINT", "decimal": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
 POSTGRES = {"text": "text", "integer": "bigint", "decimal": "float8", "boolean": "boolean", "date": "date"}
 PLACES = ("csv", "parquet", "duckdb", "postgres", "spark-csv", "spark-parquet")
+# How long a test of one of them may take; csv alone is asked by day.
+MARKS = {
+    **dict.fromkeys(("parquet", "duckdb", "postgres"), pytest.mark.long),
+    **dict.fromkeys(("spark-csv", "spark-parquet"), pytest.mark.nightly),
+}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step import prepare as prepare_module
-from dpcli.train.step.prepare import prepare
+from dpcli.train.step.prepare import Prepared, prepare
 from tests.train.entries import BALLS, BANDED, BUFFERED, FULL, HEAD, MAIN, SHUFFLE, TREE
 
 CANARIES = 300
@@ -29,18 +30,24 @@ QUIET = {
 AUDIT = f'[audit]\nkind = "one-run"\ncanary = "gradient"\ncanaries = {CANARIES}\n'
 
 
-def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
-    """The real run's steps, and the audit of what they left."""
+def taken(plan: TrainingPlan, seed: int) -> Prepared:
+    """The real run after its last step."""
     prepared = prepare(plan, insecure_seed(seed), Ranks(), None, "")
     for stage in plan.stages:
         prepared.take_steps(stage, lambda step: None, lambda: False)
+    return prepared
+
+
+def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
+    """The real run's steps, and the audit of what they left."""
+    prepared = taken(plan, seed)
     assert prepared.canaries is not None
     Path("left").mkdir(exist_ok=True)
     prepared.canaries.write_scores("left", prepared.problem)
     found = read_evidence("left")
     assert found.scores is not None
     claim = file_claim(plan.pipeline, None, Adjacency.ADD_REMOVE)
-    return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.gradients)  # type: ignore[arg-type]
+    return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.observed)  # type: ignore[arg-type]
 
 
 def less_noise(factor: float, patch: pytest.MonkeyPatch) -> None:
@@ -48,8 +55,13 @@ def less_noise(factor: float, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prepare_module, "noise_of", lambda spec, bound, stream: real(spec, bound / factor, stream))
 
 
+def refuted_by_guesses(audit: Audit) -> bool:
+    return replace(audit, checks=()).violated
+
+
 def factor_of(audit: Audit) -> float:
-    return float(audit.power[0].partition("divided by ")[2].split()[0])
+    """The loss of noise that the guesses alone find."""
+    return float(audit.power[1].partition("divided by ")[2].split()[0])
 
 
 def quiet(entry: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,14 @@ from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.train.replay.canaries import GradientCanaries
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.training_run import train
 from dpcli.train.step.prepare import prepare
+from tests.cases import require_each
 from tests.command import dpcli
-from tests.train.audits.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
+from tests.train.audits.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise, refuted_by_guesses, taken
+from tests.train.bugs import NO_NOISE_ON_THE_BIAS, drawn_more_often, drawn_once, no_clip, scaled, shuffled
 from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE, TURNS
 
 
@@ -50,9 +54,45 @@ def test_what_is_right_passes_and_a_fortieth_of_the_noise_does_not(way: str, mon
     plan = plan_for(ENTRIES[way], TRAINED.get(way, TRAIN))
     right = audited(plan, 1)
     assert not right.violated
-    assert "the model, the loss and the clipping were not audited" in " ".join(right.assumptions)
+    assert "the model and the loss were not audited" in " ".join(right.assumptions)
     less_noise(40.0, monkeypatch)
-    assert audited(plan, 1).violated
+    wrong = audited(plan, 1)
+    assert refuted_by_guesses(wrong)
+    assert "size of the noise" in [check.name for check in wrong.checks if not check.passed]
+
+
+FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "noise / 1.3": (scaled(1.0 / 1.3), "size of the noise"),
+    "no noise on the bias": (NO_NOISE_ON_THE_BIAS, "size of the noise"),
+    "noise drawn once": (drawn_once, "new noise in every step"),
+    "records drawn 1.3 times as often": (drawn_more_often, "records drawn as often as declared"),
+    "no clip": (no_clip, "clipping of single records"),
+    "shuffle declared as poisson": (shuffled, "batches drawn by Poisson sampling"),
+}
+
+
+@pytest.mark.usefixtures("followed_once")
+@pytest.mark.nightly
+def test_faults_of_ordinary_size_are_found_in_a_real_run_by_the_checks_about_them() -> None:
+    plan = plan_for(MAIN.replace("steps = 20", "steps = 60"), TRAIN.replace("norm = 1.0", "norm = 0.5"))
+
+    def is_found(name: str) -> None:
+        plant, check_name = FAULTS[name]
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            canaries = taken(plan, 1).canaries
+            assert isinstance(canaries, GradientCanaries)
+            checks = canaries.observed.checks(canaries.records + canaries.sampled, 0.025)
+            assert check_name in [check.name for check in checks if not check.passed]
+
+    require_each(FAULTS, is_found)
+
+
+@pytest.mark.usefixtures("followed_once")
+@pytest.mark.long
+def test_a_run_is_audited_at_the_confidence_that_its_file_stated() -> None:
+    with pytest.raises(InputError, match=r"expected confidence 0\.95, .* found 0\.99"):
+        audited(plan_for(FULL), 1, confidence=0.99)
 
 
 @pytest.mark.usefixtures("followed_once")
@@ -64,7 +104,7 @@ def test_a_fault_of_the_stated_size_is_found_as_often_as_stated() -> None:
     for factor, runs, least, most in ((said, 12, 8, 12), (1.0 + 0.5 * (said - 1.0), 6, 0, 4)):
         with pytest.MonkeyPatch.context() as patch:
             less_noise(factor, patch)
-            assert least <= sum(audited(plan, seed).violated for seed in range(1, runs + 1)) <= most
+            assert least <= sum(refuted_by_guesses(audited(plan, seed)) for seed in range(1, runs + 1)) <= most
 
 
 @pytest.mark.long
@@ -125,15 +165,15 @@ def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
 def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_with() -> None:
     """By their means, within five standard errors; one more step, another rate or noise would move them further."""
     plan = plan_for(FULL)
-    prepared = prepare(plan, insecure_seed(3), Ranks(), None, "")
-    for stage in plan.stages:
-        prepared.take_steps(stage, lambda step: None, lambda: False)
+    prepared = taken(plan, 3)
     Path("left").mkdir()
     assert prepared.canaries is not None
     prepared.canaries.write_scores("left", prepared.problem)
     found = read_evidence("left")
     assert found.scores is not None
-    assert found.gradients == (SampledSteps(20, 1.0, 2.0),)
-    for real, drawn in zip((found.scores.inside, found.scores.outside), simulated_scores(found.gradients, 1.0), strict=True):
+    assert found.observed is not None
+    steps = found.observed.steps
+    assert steps == (SampledSteps(20, 1.0, 2.0),)
+    for real, drawn in zip((found.scores.inside, found.scores.outside), simulated_scores(steps, 1.0), strict=True):
         assert abs(real.mean() - drawn.mean()) < 5.0 * drawn.std() / len(real) ** 0.5
         assert 0.7 < real.std() / drawn.std() < 1.4

@@ -487,6 +487,27 @@ def test_a_dataset_is_read_once() -> None:
     assert records_of(TensorDataset(*records()), "own.toml", model_of())[1] is not None  # type: ignore[index]
 
 
+class Tokens(Dataset[dict[str, Any]]):
+    """As a tokenizer leaves them: lists of numbers, which default_collate alone would transpose."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {"input_ids": [row, 1, 2], "boxes": [[row, 0.5]] * 2, "labels": row % 2}
+
+
+def test_lists_in_a_dataset_are_rows() -> None:
+    class OfAnotherLibrary:
+        __len__, __getitem__ = Tokens.__len__, Tokens.__getitem__
+
+    OfAnotherLibrary.__module__ = "datasets.arrow_dataset"
+    for data in (Tokens(), OfAnotherLibrary()):
+        batch: Any = records_of(data, "own.toml", model_of())
+        assert batch["input_ids"].tolist() == [[row, 1, 2] for row in range(4)]
+        assert batch["boxes"].shape == (4, 2, 2) and batch["labels"].tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

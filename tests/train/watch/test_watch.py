@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -199,8 +203,10 @@ def test_steps_before_the_watch_count_and_are_said() -> None:
 Tamper = Callable[[Any, int], None]
 
 
-def opacus_loop(tamper: Tamper = lambda optimizer, step: None, noise_multiplier: float = 2.0, norm: float = 0.5) -> dpcli.Watch:
-    """tamper: called with the optimizer after it has added its noise, and with the number of the step."""
+def opacus_loop(
+    tamper: Tamper = lambda optimizer, step: None, noise_multiplier: float = 2.0, norm: float = 0.5, whole: bool = False
+) -> dpcli.Watch:
+    """tamper: called with the optimizer after it has added its noise, and with the number of the step. whole: Opacus itself, uncut."""
     pytest.importorskip("opacus", reason="the extra opacus is not installed")
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -213,9 +219,12 @@ def opacus_loop(tamper: Tamper = lambda optimizer, step: None, noise_multiplier:
 
     watch, model = dpcli.watch("own.toml"), GradSampleModule(nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 3)))
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer = Tampered(inner, noise_multiplier=noise_multiplier, max_grad_norm=norm, expected_batch_size=BATCH)
+    optimizer = (DPOptimizer if whole else Tampered)(
+        inner, noise_multiplier=noise_multiplier, max_grad_norm=norm, expected_batch_size=BATCH
+    )
     loader = DataLoader(dataset(), batch_sampler=PoissonSampler())
-    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=8, optimizer=optimizer) as cut:
+    manager = BatchMemoryManager(data_loader=loader, max_physical_batch_size=8, optimizer=optimizer)
+    with nullcontext(loader) if whole else manager as cut:
         watch.follow(optimizer, cut)
         for _ in range(2):
             for batch in cut:
@@ -269,6 +278,56 @@ def test_opacus_behind_a_right_sampler_is_seen_and_states_no_epsilon() -> None:
     watch = opacus_loop()
     assert watch.steps == STEPS and watch.complete and not hasattr(watch, "epsilon")
     assert "seed of torch's generator was not checked" in watch.report and watch.report.endswith("no proof of an epsilon")
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_clipping_is_measured_where_opacus_has_the_gradients_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = opacus_loop(whole=True).report
+    assert f"clipping: sums of clipped gradients in {STEPS} steps, no contradiction found" in report
+    assert re.search(
+        r"had they been there: noise divided by \d+\.\d+ in any tensor and records drawn \d\.\d+ times as often;", report
+    )
+    from opacus.optimizers import DPOptimizer
+
+    def sum_without_clipping(self: Any) -> None:
+        for parameter in self.params:
+            parameter.summed_grad = parameter.grad_sample.sum(0)
+
+    monkeypatch.setattr(DPOptimizer, "clip_and_accumulate", sum_without_clipping)
+    with pytest.raises(InputError, match=r"clipping: .* found a sum that is not the sum of gradients clipped to 0\.5"):
+        opacus_loop(whole=True)
+
+
+@pytest.mark.parametrize("numbers", [1, 40, 3_000])
+def test_noise_that_a_watch_is_said_to_find_is_found_as_often(numbers: int) -> None:
+    """Simulated: the sums of squares of 20 steps with less noise, against the bound of the last step."""
+    from dpcli.train.watch.noise_measurement import MeasuredNoise, _log_chance, _log_level
+
+    seed = random.randrange(2**32)
+    measured = MeasuredNoise(None, 2.0, 0.5, numbers={0: 20 * numbers}, steps={0: 20})  # type: ignore[arg-type]
+    ratios = np.random.default_rng(seed).chisquare(20 * numbers, 4_000) / (20 * numbers) / measured.detectable_factor**2
+    found = np.mean([_log_chance(20 * numbers, ratio) < _log_level(20, 0) for ratio in ratios])
+    assert found == pytest.approx(0.9, abs=0.03), seed
+
+
+def test_records_that_a_watch_is_said_to_find_are_found() -> None:
+    """In at least 90 % of simulated totals that are larger by the stated factor, and not in a fifth of those half way to it."""
+    from dpcli.train.watch.loader import PoissonBatches
+
+    seed = random.randrange(2**32)
+    rng, drawn = np.random.default_rng(seed), PoissonBatches(N, 0.05)
+    drawn.count = 100
+    times = float(drawn.power().split()[2])
+
+    def found(rate: float) -> float:
+        results = []
+        for drawn.total in rng.binomial(100 * N, rate, 2_000).tolist():
+            results.append(drawn._log_chance_of_total(N * 0.05) < drawn.log_level)
+        return float(np.mean(results))
+
+    assert found(0.05 * times) > 0.88, seed
+    assert found(0.05 * 0.5 * (1.0 + times)) < 0.2, seed
 
 
 def test_a_layer_without_a_gradient_in_some_steps_accuses_nobody() -> None:
