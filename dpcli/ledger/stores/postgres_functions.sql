@@ -922,7 +922,7 @@ BEGIN
 END $$;
 
 -- The end of a chain, locked until the transaction ends. A login may keep its transaction open, and no setting forbids that: so whoever
--- waits longer than dpcli.patience() ends those that have appended and gone no further since the wait began.
+-- waits longer than dpcli.patience() ends those that have appended and gone no further for so long.
 CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -938,7 +938,8 @@ BEGIN
   END IF;
   stated := (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'lock_timeout');
   most := CASE WHEN stated BETWEEN 1 AND 60000 THEN stated ELSE 60000 END;
-  waits := CASE WHEN most > dpcli.patience() THEN ARRAY[least(200, most), dpcli.patience(), most] ELSE ARRAY[most] END;
+  waits := CASE WHEN most > dpcli.patience() THEN least(200, most) || array_fill(dpcli.patience(), ARRAY[most / dpcli.patience()])
+    ELSE ARRAY[most] END;
   FOR i IN 1 .. cardinality(waits) LOOP
     BEGIN
       PERFORM set_config('lock_timeout', waits[i]::text, true);
@@ -948,11 +949,9 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
       IF i = cardinality(waits) THEN
         RAISE;
-      ELSIF holding IS NULL THEN
-        holding := ARRAY(SELECT w.transaction FROM dpcli.writers() w);
-      ELSE
-        PERFORM dpcli.end_writers(holding);
       END IF;
+      PERFORM dpcli.end_writers(holding);
+      holding := ARRAY(SELECT w.transaction FROM dpcli.writers() w);
     END;
   END LOOP;
 END $$;

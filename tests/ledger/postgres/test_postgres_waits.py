@@ -253,6 +253,30 @@ def test_a_transaction_that_stays_open_after_an_append_is_ended(database: Databa
     assert verify(writer).entries == 2
 
 
+@pytest.mark.nightly
+@pytest.mark.long
+def test_a_transaction_that_stays_open_after_a_long_statement_is_ended(database: Database) -> None:
+    """It is ended by those too who began to wait while it still appended."""
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(SHORT)
+    init(database.url, DATASET, terms()).store.close()
+    sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
+    writer.state()
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(SLOW.replace("0.02", "1"))
+        granted = f"GRANT pg_signal_backend TO {OWNER}"
+        database.cluster.run(granted)
+        try:
+            with closing(database.cluster.connect(database.name, sam)) as connection, ThreadPoolExecutor(1) as pool:
+                append = pool.submit(appended, connection, Ledger(PostgresStore(database.url), DATASET), "sam's")
+                assert until(lambda: owner.execute(WRITING).fetchone()[0])
+                assert not charge(writer, "a").repeated
+                append.result()
+        finally:
+            database.cluster.run(granted.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
+    assert [run.key for run in writer.state().runs.values()] == [writer.own_key("a")]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("short_wait", [False, True])
 def test_a_transaction_that_stays_open_is_named_to_whoever_may_not_wait(database: Database, short_wait: bool) -> None:
