@@ -199,8 +199,8 @@ def test_a_batch_holds_up_others_for_a_while_at_most(database: Database) -> None
     sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
     with closing(database.cluster.connect(database.name, sam)) as connection:
         appended(connection, writer, "sam's")
-        with pytest.raises(Exception, match="expected a known kind"), database.cluster.connect(database.name, sam) as other:
-            body = seal({"kind": "other"}, DATASET, Head(1, "f" * 64)).row.body
+        body = seal({"kind": "other"}, DATASET, Head(1, "f" * 64)).row.body
+        with database.cluster.connect(database.name, sam) as other, pytest.raises(Exception, match="expected a known kind"):
             other.execute("SELECT dpcli.append_all(%s, 2, %s, %s, 1)", (DATASET, [body], [digest(body)]))
         connection.execute("ROLLBACK")
     with database.cluster.connect(database.name) as owner:
