@@ -56,7 +56,7 @@ TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of larg
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
-BEFORE_SUMS = 0.6  # share of the work that the methods before these sums may take
+BEFORE_SUMS = 0.75  # share of the work that the methods before these sums may take
 CLEARLY_LESS = 0.8  # share of the epsilon that a sum was made for, below which it is made again
 MAX_SMOOTHED_PAIRS = 2  # most smoothed pairs of contours for bounds on delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
@@ -462,11 +462,11 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
-    few = sum(n for _, n in losses) <= SUMMED_FIRST
-    if few:
+    sums_first = sum(n for _, n in losses) <= SUMMED_FIRST
+    if sums_first:
         yield from _rounded(losses, near, epsilon)
     yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
-    if not few:
+    if not sums_first:
         yield from _rounded(losses, near, epsilon)
 
 

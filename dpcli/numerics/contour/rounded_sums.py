@@ -91,7 +91,7 @@ def _range(loss: object, log_delta: float) -> tuple[float, float]:
 
 
 class Far(NamedTuple):
-    """What lies outside of the grid of one step: the ends of the grid, P and Q of larger losses, and Q of smaller ones."""
+    """The ends of the grid of one step, the P-mass and the Q-mass of larger losses, and the Q-mass of smaller ones."""
 
     bottom: float
     top: float
@@ -114,7 +114,7 @@ class Masses(NamedTuple):
 
 
 def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: float, upward: bool) -> tuple[Masses, Far, float]:
-    """Return the masses of one step, rounded upward or downward, what lies outside, and how far below its grid point a loss may be."""
+    """Return the masses of one step, rounded upward or downward, its far losses, and how far below its grid point a loss may be."""
     start = math.floor(ends[0] / spacing) - 1
     size = math.ceil(ends[1] / spacing) + 2 - start
     hold(8.0 * size)
@@ -167,8 +167,8 @@ class Halves:
             for half, copies in ((k % 2, n - n // 2), (1 - k % 2, n // 2)):
                 if copies:
                     power = self._power(step, copies)
-                    whole = halves[half]
-                    halves[half] = power if whole is None else self._sum(whole, power)
+                    before = halves[half]
+                    halves[half] = power if before is None else self._sum(before, power)
         first, second = halves
         assert first is not None
         assert second is not None
