@@ -17,6 +17,7 @@ from dpcli.base.rounding import down, up
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import cost_on_blocks
+from dpcli.ledger.denial import costs
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
 from dpcli.ledger.ledger import Ledger, Receipt
@@ -88,6 +89,21 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     name = exceeded or next(iter(full.caps))
     excess = f"with the history {up(full.spent[name])} of {label(name)} is spent, and the cap is {down(full.caps[name])}"
     return f"denied, and nothing was written: {excess}\n  {_advice(after)}"
+
+
+def correction_denial(state: LedgerState, request: Charge, seq: int) -> str:
+    """Return the message for a correction of the run in entry `seq` that does not fit. It states which cap would suffice."""
+    lacks = f"denied, and nothing was written: entry {seq} lacks {costs(amounts.read(request.cost.amounts))}, "
+    closed, after = state.retired_block(request.window), _after_charges(state, [request])
+    if closed is not None:
+        return f"{lacks}and block {closed} was retired, and accepts no charge: correct a run before its blocks are retired"
+    is_over_cap = after.open_terms().mode != "declared" and not after.fullest().fits({})
+    epsilon = _smallest_cap(after) if is_over_cap else None
+    fitting = "" if epsilon is None else f" (a cap of epsilon {epsilon!r} suffices)"
+    return (
+        f"{lacks}and less is left: more was spent than the cap or a quota allows; change it with dpcli budget amend{fitting} or quota, "
+        "and then correct the entry"
+    )
 
 
 def _after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState:
