@@ -17,8 +17,9 @@ from dpcli.accountants.base import (
     require_positive,
     rho_of,
     step_totals,
+    views,
 )
-from dpcli.base.stated import difference, total
+from dpcli.base.stated import total
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 
@@ -36,8 +37,9 @@ class ZcdpProfile(PrivacyProfile):
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:
-        xi = total((count, mechanism.zcdp_constant()) for mechanism, count in merged(self.steps))
-        rho = difference(self.rho(), xi)
+        steps = merged(self.steps)
+        each = views(steps, lambda mechanism: mechanism.zcdp_parts())
+        xi, rho = (total((count, pair[place]) for (_, count), pair in zip(steps, each, strict=True)) for place in (0, 1))
         require_positive(delta, "zCDP")
         epsilon = zcdp_epsilon(rho, delta) * (1.0 + ROUNDING)
         return Bound(total(((1, xi), (1, epsilon))), detail={"xi": xi, "rho": rho}) if xi else Bound(epsilon, detail={"rho": rho})

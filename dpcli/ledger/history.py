@@ -21,7 +21,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
 from dpcli.ledger.ledger import Ledger, Receipt
-from dpcli.ledger.requests import Charge
+from dpcli.ledger.requests import SCOPE, Charge, key_scope
 from dpcli.ledger.state import LedgerState
 
 LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
@@ -50,9 +50,13 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
     """Return the run under the key that this login charges it. A login cannot take the keys of another login's history."""
     try:
-        return replace(run, key=ledger.own_key(run.key))
+        key = ledger.own_key(run.key)
     except InputError as error:
         raise InputError(f"{run.place}: {error}") from None
+    scope = key_scope(ledger.who)
+    if ledger.store.scopes_keys and SCOPE in key and not key.startswith(scope):
+        raise InputError(f"{run.place}: key: expected one of {ledger.who}, which begins with {scope!r}, found {key[:60]!r}")
+    return replace(run, key=key)
 
 
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:

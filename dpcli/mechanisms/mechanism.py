@@ -87,12 +87,12 @@ class Mechanism:
         """Return an upper bound on the smallest rho for which the mechanism is rho-zCDP."""
         raise NotRepresentable("it has no rho-zCDP form")
 
-    def zcdp_constant(self) -> float:
-        """Return a part xi of `zcdp` that does not grow with the order: D_a <= xi + (zcdp() - xi) a. By default, it is 0."""
-        return 0.0
+    def zcdp_parts(self) -> tuple[float, float]:
+        """Return (xi, rho) for which the mechanism is (xi, rho)-zCDP: D_a <= xi + rho a. By default, xi is 0."""
+        return 0.0, self.zcdp()
 
     def gdp(self) -> float:
-        """Return mu, if the mechanism is exactly a Gaussian mechanism with sensitivity / noise = mu."""
+        """Return mu, if the mechanism is a Gaussian mechanism with sensitivity / noise = mu, or nearly one that is dominated by it."""
         raise NotRepresentable("it is not a Gaussian mechanism")
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
@@ -189,8 +189,8 @@ class Dominated(Mechanism):
     def zcdp(self) -> float:
         return self.by.zcdp()
 
-    def zcdp_constant(self) -> float:
-        return self.by.zcdp_constant()
+    def zcdp_parts(self) -> tuple[float, float]:
+        return self.by.zcdp_parts()
 
     def gdp(self) -> float:
         return self.by.gdp()

@@ -188,7 +188,7 @@ class Source:
         Premise(
             "All rows of a unit are equally likely to be kept, so that an answer means what dpcli states.",
             "release",
-            "tests/release/privacy/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
+            "tests/release/privacy/test_rows_kept.py::test_units_with_one_hash_are_seen",
         ),
         Premise(
             "A joined table is public: its rows would be the same if any unit had other rows.",

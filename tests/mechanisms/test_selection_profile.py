@@ -147,6 +147,14 @@ def test_a_release_of_all_runs_is_priced_by_their_number(trials: Counts) -> None
     assert bounds[0] <= 2.0 * truths[0] + 0.1, (epsilon, truths, bounds)
 
 
+def test_runs_beyond_the_largest_number_keep_their_probability_if_gamma_is_tiny() -> None:
+    """Each run reveals everything, so that delta is 1; 1 - gamma is rounded to a neighbour of 1."""
+    random = Random()
+    for eta in (0.5, 1.0, 2.0):
+        trials = NegativeBinomial(eta, 10.0 ** random.uniform(-16.0, -12.0))
+        assert log_all_runs(Gaussian(60.0), trials, np.zeros(1))[0] >= -1e-9, trials
+
+
 @pytest.mark.long
 def test_many_selections_that_cost_little_are_priced_by_all_runs() -> None:
     """The bound for one selection alone has 14.31 and 10.28; a costly score has 7.81 for Gaussian runs."""

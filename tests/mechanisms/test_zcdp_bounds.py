@@ -93,6 +93,16 @@ def test_a_stated_delta_has_no_renyi_form() -> None:
             view()
 
 
+def test_a_rho_far_below_xi_is_not_lost_in_the_rounding_of_xi() -> None:
+    """Three times rho = 1e-17 add 2 sqrt(rho log(1/delta)) to the sum of the xis, up to 1e-15; that sum is about 1.3."""
+    random = Random()
+    xis, rho, delta = [random.uniform(0.1, 1.0) for _ in range(3)], 3e-17, 10.0 ** random.uniform(-300.0, -6.0)
+    steps = tuple((Zcdp(1e-17, xi), 1) for xi in xis)
+    for case in (steps, ((Composed(steps), 1),)):
+        epsilon = ZcdpProfile(case).epsilon(delta).upper
+        assert epsilon - sum(xis) >= 1.9 * np.sqrt(rho * -np.log(delta)), (xis, delta, epsilon)
+
+
 def test_xi_is_added_to_epsilon_once() -> None:
     """Every order has the whole of xi, so that the zcdp accountant has the epsilon of the Renyi curve, at 1e-6 and any other delta."""
     random = Random()

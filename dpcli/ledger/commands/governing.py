@@ -13,10 +13,12 @@ from dpcli.ledger.commands.budget import (
     dataset_option,
     delta_option,
     ledger_argument,
+    opened_ledger,
     proposing_option,
     raising_options,
     reason_option,
     subcommand,
+    with_delta_findings,
 )
 
 
@@ -211,9 +213,14 @@ def correct(ledger: str, key: str, file: str, dataset: str | None, delta: float 
 
     The run must have been started. In a database this needs the role dpcli_admin.
     """
+    from dpcli.cli.options import emit
     from dpcli.file.pipeline.read import load
+    from dpcli.ledger.documents.ledger_answers import receipt
 
-    return answer(ledger, dataset, lambda book: book.correct(book.key_of_run(key), load(file), why, delta), **output)
+    pipeline = load(file)
+    with opened_ledger(ledger, dataset) as book:
+        document = receipt(book, lambda: book.correct(book.key_of_run(key), pipeline, why, delta))
+        return emit(with_delta_findings(document, book, pipeline, file, delta), **output)
 
 
 @subcommand(

@@ -922,7 +922,7 @@ BEGIN
 END $$;
 
 -- The end of a chain, locked until the transaction ends. A login may keep its transaction open, and no setting forbids that: so whoever
--- waits longer than dpcli.patience() ends those that have appended and gone no further since the wait began.
+-- waits longer than dpcli.patience() ends those that have appended and gone no further for so long.
 CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -938,7 +938,8 @@ BEGIN
   END IF;
   stated := (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'lock_timeout');
   most := CASE WHEN stated BETWEEN 1 AND 60000 THEN stated ELSE 60000 END;
-  waits := CASE WHEN most > dpcli.patience() THEN ARRAY[least(200, most), dpcli.patience(), most] ELSE ARRAY[most] END;
+  waits := CASE WHEN most > dpcli.patience() THEN least(200, most) || array_fill(dpcli.patience(), ARRAY[most / dpcli.patience()])
+    ELSE ARRAY[most] END;
   FOR i IN 1 .. cardinality(waits) LOOP
     BEGIN
       PERFORM set_config('lock_timeout', waits[i]::text, true);
@@ -948,11 +949,9 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
       IF i = cardinality(waits) THEN
         RAISE;
-      ELSIF holding IS NULL THEN
-        holding := ARRAY(SELECT w.transaction FROM dpcli.writers() w);
-      ELSE
-        PERFORM dpcli.end_writers(holding);
       END IF;
+      PERFORM dpcli.end_writers(holding);
+      holding := ARRAY(SELECT w.transaction FROM dpcli.writers() w);
     END;
   END LOOP;
 END $$;
@@ -966,17 +965,15 @@ BEGIN
   END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION dpcli.append_one(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
+-- What is checked of an entry without its chain, and so before anything is locked, as it may take long.
+CREATE OR REPLACE FUNCTION dpcli.check_shape(of_dataset text, new_body text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   content jsonb;
   wrong text;
-  last dpcli.dataset;
 BEGIN
-  PERFORM dpcli.require_durable();
   PERFORM dpcli.check_size(new_body, 'entry');
   PERFORM dpcli.require(new_body ~ '^[ -~]+$', 'expected an entry in ASCII');
-  PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
   PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
   PERFORM dpcli.require(dpcli.canonical(new_body::json, 0) = new_body, 'expected an entry in its one spelling');
   content := new_body::jsonb;
@@ -987,7 +984,19 @@ BEGIN
   PERFORM dpcli.require(content -> 'ledger' = '1'::jsonb, 'expected format 1');
   wrong := dpcli.wrong_table(dpcli.rules() -> 'common' || (dpcli.rules() #> ARRAY['entries', content ->> 'kind']), content);
   PERFORM dpcli.require(wrong IS NULL, wrong);
-  PERFORM dpcli.require(content ->> 'dataset' = of_dataset AND content -> 'seq' = to_jsonb(new_seq), 'the entry belongs elsewhere');
+  PERFORM dpcli.require(content ->> 'dataset' = of_dataset, 'the entry belongs elsewhere');
+END $$;
+
+-- new_body: of the right shape.
+CREATE OR REPLACE FUNCTION dpcli.append_one(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  content jsonb := new_body;
+  last dpcli.dataset;
+BEGIN
+  PERFORM dpcli.require_durable();
+  PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
+  PERFORM dpcli.require(content -> 'seq' = to_jsonb(new_seq), 'the entry belongs elsewhere');
   IF content ->> 'kind' = 'open' THEN
     PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
     PERFORM dpcli.check_open(of_dataset, content, new_hash);
@@ -1024,6 +1033,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dpcli.append(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
+  PERFORM dpcli.check_shape(of_dataset, new_body);
   PERFORM dpcli.append_one(of_dataset, new_seq, new_body, new_hash);
   PERFORM dpcli.mark();
 END $$;
@@ -1038,29 +1048,39 @@ $$;
 -- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there. Whoever appends
 -- nothing sees nothing, as an owner who is a superuser sees the entries of every team.
 -- Where others have appended since the caller read the chain, its entries follow theirs, so that fast writers keep out no slow one. The
--- caller has to read again (DPL03) where the others wrote of the same run, or of none as it does, or where the entries are refused now.
+-- caller has to read again (DPL03) where the others wrote of the same run, or of none as it does, or where the entries are refused now; and
+-- where it amends the cap of a ledger that had no charge when it was read, as no statement is asked for before there are outputs.
 CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
 RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   last dpcli.dataset;
   moved boolean;
   start bigint := first_seq;
+  keys text[];
+  until timestamptz;
 BEGIN
   PERFORM dpcli.require(cardinality(bodies) BETWEEN 1 AND 1500, 'expected 1 to 1500 entries');
-  PERFORM dpcli.check_size(b.text, 'entry') FROM unnest(bodies) b (text);
+  PERFORM dpcli.check_shape(of_dataset, b.body) FROM unnest(bodies) b (body);
+  keys := ARRAY(SELECT b.body::json ->> 'key' FROM unnest(bodies) b (body));
   PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('client_min_messages', 'warning', true);
   last := dpcli.lock_end(of_dataset);
+  until := clock_timestamp() + interval '25 seconds';  -- a client of dpcli waits for 30
   moved := last.seq >= first_seq AND EXISTS (SELECT FROM dpcli.entry e
     WHERE e.dataset = of_dataset AND e.seq = first_seq - 1 AND e.hash = bodies[1]::json ->> 'previous');
   IF moved THEN
     start := last.seq + 1;
-    IF EXISTS (SELECT FROM dpcli.entry e JOIN unnest(bodies) b (text) ON e.key IS NOT DISTINCT FROM b.text::json ->> 'key'
-      WHERE e.dataset = of_dataset AND e.seq >= first_seq)
+    IF EXISTS (SELECT FROM unnest(keys) k (key) JOIN dpcli.entry e ON e.dataset = of_dataset AND e.key = k.key AND e.seq >= first_seq)
+      OR array_position(keys, NULL) IS NOT NULL
+        AND EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.seq >= first_seq)
+      OR 'amend' IN (SELECT b.body::json ->> 'kind' FROM unnest(bodies) b (body))
+        AND (SELECT e.seq FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.cost IS NOT NULL ORDER BY e.seq LIMIT 1) >= first_seq
     THEN
       RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = 'another writer was faster';
     END IF;
   END IF;
   FOR i IN 1 .. cardinality(bodies) LOOP
+    PERFORM dpcli.require(clock_timestamp() < until, format('over the time: %s entries take more than 25 s, and others wait: append fewer at once',
+      cardinality(bodies)));
     IF moved THEN
       bodies[i] := dpcli.sealed_again(bodies[i], start + i - 1, last.head);
       hashes[i] := encode(sha256(convert_to(bodies[i], 'UTF8')), 'hex');
@@ -1071,7 +1091,7 @@ BEGIN
   PERFORM dpcli.mark();
   RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= start ORDER BY e.seq;
 EXCEPTION WHEN SQLSTATE 'DPL01' THEN
-  IF moved AND NOT starts_with(SQLERRM, 'over the rate') THEN
+  IF moved AND SQLERRM !~ '^over the (rate|time)' THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL03', MESSAGE = SQLERRM;
   END IF;
   RAISE;

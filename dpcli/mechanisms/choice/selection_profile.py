@@ -69,6 +69,7 @@ LEAST_G = 1e-300  # least value of G before its end, in place of one that underf
 SPACED, MOST_RUNS, GROWTH = 16, 4096, 1.04
 NEGLIGIBLE_CHANCE = 1e-15  # P(K > k) from which on k is the last number of runs
 ROUNDING_OF_CHANCES = 1e-9  # more than the relative error of P(K = k), the exponential of a sum of MOST_RUNS logarithms
+ROUNDING_OF_RATIO = 1e-15  # more than the error of P(K = k + 1) / P(K = k) near 1
 MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mean no privacy
 
 
@@ -269,7 +270,8 @@ def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
     log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
     largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
-    beyond = float(chances[-1]) * largest_ratio / (1.0 - largest_ratio) if largest_ratio < 1.0 else 1.0
+    least_fall = 1.0 - largest_ratio - ROUNDING_OF_RATIO
+    beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0
     counts = [1]
     while counts[-1] < MOST_RUNS and float(chances[counts[-1] :].sum()) > NEGLIGIBLE_CHANCE:
         counts.append(min(max(counts[-1] + 1, int(counts[-1] * GROWTH)), MOST_RUNS))

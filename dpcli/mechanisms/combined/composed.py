@@ -63,8 +63,9 @@ class Composed(Mechanism):
     def zcdp(self) -> float:
         return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
 
-    def zcdp_constant(self) -> float:
-        return total((count, mechanism.zcdp_constant()) for mechanism, count in self.parts)
+    def zcdp_parts(self) -> tuple[float, float]:
+        each = [(count, *mechanism.zcdp_parts()) for mechanism, count in self.parts]
+        return total((count, xi) for count, xi, _ in each), total((count, rho) for count, _, rho in each)
 
     def gdp(self) -> float:
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import multiple, quotient, squared, stated, upward
+from dpcli.base.stated import quotient, squared, stated, upward
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
@@ -148,8 +148,9 @@ class DiscreteGaussianSpec(Spec):
             return on_integer(self.sigma, self.sensitivity * group)
         no_shift_fits = self.moved < 1.0 and self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
         if self.moved * group > LARGEST_NORM or no_shift_fits:
-            norm = multiple(group, self.moved)
-            return _by_norm(self.sigma, stated(norm) ** 2) or Zcdp(squared(quotient(norm, self.sigma), 2))
+            square = stated(self.moved) ** 2
+            norm_squared = max(square, Fraction(math.floor(square + Fraction(NORM_TOLERANCE)))) * group**2
+            return _by_norm(self.sigma, norm_squared) or Zcdp(_rho(norm_squared, self.sigma))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         mechanism = vector_of(self.sigma, norms)
         # Neither a norm that NORM_TOLERANCE raised nor the norms of a group need be attained.

@@ -48,8 +48,8 @@ class Zcdp(Mechanism):
     def zcdp(self) -> float:
         return total(((1, self.xi), (1, self.rho)))
 
-    def zcdp_constant(self) -> float:
-        return self.xi
+    def zcdp_parts(self) -> tuple[float, float]:
+        return self.xi, self.rho
 
     def rdp(self, orders: Array) -> Array:
         return self.xi + self.rho * orders

@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, str] = {
     "account, of several": "account {file} {other}",
     "account, of flags": f"account --noise-multiplier 9 --dataset-size {SIZE}",
     "audit": "audit {file} --kind one-run --canaries 100 --guesses 50 --correct 26",
+    "budget correct": "budget correct {ledger} {key} {file} --reason wrong",
     "budget init": f"budget init {{new}} --dataset visits --dataset-size {SIZE} {' '.join(TERMS)}",
     "budget reserve": "budget reserve {ledger} {file} --key {key}",
     "budget spend": "budget spend {ledger} {file} --key {key}",
@@ -91,9 +92,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
+def arguments(name: str, places: dict[str, str], key: str, tmp_path: Path) -> list[str]:
+    if name == "budget correct":  # of a run that was charged too low
+        assert dpcli("budget", "spend", places["ledger"], places["other"], "--key", key).code == 0
+    return ARGUMENTS[name].format(**places, new=str(tmp_path / "new.db"), key=key).split()
+
+
 def asked(name: str, places: dict[str, str], delta: float, tmp_path: Path) -> Result:
-    words = ARGUMENTS[name].format(**places, new=str(tmp_path / "new.db"), key=f"{name}{delta}".replace(" ", ""))
-    return dpcli(*words.split(), "--delta", repr(delta))
+    return dpcli(*arguments(name, places, f"{name}{delta}".replace(" ", ""), tmp_path), "--delta", repr(delta))
 
 
 def test_every_command_with_a_delta_is_asked() -> None:
@@ -113,7 +119,14 @@ def test_a_delta_of_a_flag_is_judged(name: str, places: dict[str, str], tmp_path
 
 
 def test_an_error_of_it_is_no_pass(places: dict[str, str], tmp_path: Path) -> None:
-    free = {"budget reserve", "budget spend", "budget windows", "diff", "import schedule"}  # what they do is right at any delta
+    free = {
+        "budget correct",
+        "budget reserve",
+        "budget spend",
+        "budget windows",
+        "diff",
+        "import schedule",
+    }  # what they do is right at any delta
     for name in ARGUMENTS:
         assert (asked(name, places, ERROR, tmp_path).code == 0) == (name in free), name
     diff = ("diff", places["other"], places["other"], "--exit-code", "--delta")
@@ -231,12 +244,8 @@ def test_without_a_size_the_missing_check_is_told_once(places: dict[str, str], t
         stated[name] = str(tmp_path / f"{name}.toml")
         Path(stated[name]).write_text(text.replace(SIZED, ""))
     for name in ARGUMENTS.keys() - silent:
-        words = (
-            ARGUMENTS[name]
-            .replace(f"--dataset-size {SIZE}", "")
-            .format(**stated, new=str(tmp_path / "new.db"), key=name.split()[-1])
-        )
-        result = dpcli(*words.split(), "--delta", repr(RIGHT))
+        words = [word for word in arguments(name, stated, name.split()[-1], tmp_path) if word not in ("--dataset-size", str(SIZE))]
+        result = dpcli(*words, "--delta", repr(RIGHT))
         count = (result.out + result.err).count("DP306")
         assert count == (2 if name in twice else 1), (name, result)
     assert "DP306" not in dpcli("account", stated["free"], "--delta", "0").out

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.base.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, is_sealed_again, seal
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, open_dataset
@@ -179,6 +179,38 @@ def test_the_database_seals_as_dpcli_does(database: Database) -> None:
             assert (content["seq"], content["previous"]) == (77, "a" * 64) and content["when"] != "now", seed
 
 
+@pytest.mark.long
+def test_no_output_is_said_to_be_unseen_if_a_charge_was_faster(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first charge a cap is raised without a statement. If that charge comes in between, somebody has to state it."""
+    init(database.url, DATASET, terms()).store.close()
+    admin, writer = (Ledger(PostgresStore(database.url), DATASET) for _ in range(2))
+    append, before = admin.store._append, [lambda: charge(writer, "first")]
+    monkeypatch.setattr(admin.store, "_append", lambda *given: (before and before.pop()(), append(*given))[1])
+    with pytest.raises(InputError, match="--no-output-seen"):
+        admin.amend(2.0, "more", "board")
+    before.append(lambda: charge(writer, "second"))
+    assert admin.amend(2.0, "more", "board", unseen=True).state.guaranteed == 2.0 and len(writer.entries()) == 4
+
+
+@pytest.mark.long
+def test_a_batch_holds_up_others_for_a_while_at_most(database: Database) -> None:
+    """What needs no chain is checked before the lock; the rest has an end, which is told and not tried again."""
+    init(database.url, DATASET, terms()).store.close()
+    sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
+    with closing(database.cluster.connect(database.name, sam)) as connection:
+        appended(connection, writer, "sam's")
+        body = seal({"kind": "other"}, DATASET, Head(1, "f" * 64)).row.body
+        with database.cluster.connect(database.name, sam) as other, pytest.raises(Exception, match="expected a known kind"):
+            other.execute("SELECT dpcli.append_all(%s, 2, %s, %s, 1)", (DATASET, [body], [digest(body)]))
+        connection.execute("ROLLBACK")
+    with database.cluster.connect(database.name) as owner:
+        (text,) = owner.execute("SELECT pg_get_functiondef('dpcli.append_all'::regproc)").fetchone()
+        owner.execute(text.replace("interval '25 seconds'", "interval '0 seconds'"))
+    with pytest.raises(LedgerError, match="over the time: 1 entries"):
+        charge(writer, "a")
+    assert len(writer.entries()) == 1
+
+
 SLOW = "CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql AS 'SELECT 256::bigint FROM pg_sleep(0.02)'"
 WRITING = "SELECT count(*) FROM pg_locks WHERE mode = 'RowExclusiveLock' AND relation = 'dpcli.dataset'::regclass"
 
@@ -219,6 +251,30 @@ def test_a_transaction_that_stays_open_after_an_append_is_ended(database: Databa
     finally:
         database.cluster.run(granted.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
     assert verify(writer).entries == 2
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_a_transaction_that_stays_open_after_a_long_statement_is_ended(database: Database) -> None:
+    """It is ended by those too who began to wait while it still appended."""
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(SHORT)
+    init(database.url, DATASET, terms()).store.close()
+    sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
+    writer.state()
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(SLOW.replace("0.02", "1"))
+        granted = f"GRANT pg_signal_backend TO {OWNER}"
+        database.cluster.run(granted)
+        try:
+            with closing(database.cluster.connect(database.name, sam)) as connection, ThreadPoolExecutor(1) as pool:
+                append = pool.submit(appended, connection, Ledger(PostgresStore(database.url), DATASET), "sam's")
+                assert until(lambda: owner.execute(WRITING).fetchone()[0])
+                assert not charge(writer, "a").repeated
+                append.result()
+        finally:
+            database.cluster.run(granted.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
+    assert [run.key for run in writer.state().runs.values()] == [writer.own_key("a")]
 
 
 @pytest.mark.long

@@ -89,6 +89,14 @@ def test_epsilon_does_not_jump_with_sigma() -> None:
         assert max(ends) <= min(ends) * (1.0 + 2e-5), (steps, ends)
 
 
+def test_a_norm_just_below_a_whole_square_counts_as_it_in_large_groups() -> None:
+    """1.41 is the shift (1, 1); above a norm of 300, shifts are not enumerated."""
+    spec = DiscreteGaussianSpec(sigma=5000.0, l2_sensitivity=1.41)
+    for group in (2, 212, 213, 1000):
+        mechanism = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, group=group))
+        assert mechanism.zcdp() == pytest.approx(group**2 / 5000.0**2, rel=1e-15), group
+
+
 def test_only_a_shift_of_the_norm_is_claimed() -> None:
     """No two squares of integers add up to 163, and 81 + 81 = 162."""
     mechanism = DiscreteGaussianSpec(sigma=4000.0, l2_sensitivity=math.sqrt(163.0), dimension=2).resolve(ALONE)
