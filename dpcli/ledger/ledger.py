@@ -527,7 +527,7 @@ class Ledger:
         try:
             return self._charge(request, pipeline)
         except Denied:
-            from dpcli.ledger.history import correction_denial
+            from dpcli.ledger.planning.needed_cap import correction_denial
 
             raise Denied(correction_denial(self.state(), request, run.seq)) from None
 
