@@ -7,25 +7,19 @@ suffice. `dpcli budget amend` sets that cap, with an approver. After the import 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 
 from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentable
 from dpcli.base.rounding import down, up
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import cost_on_blocks
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
 from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.planning.needed_cap import after_charges, smallest_cap
 from dpcli.ledger.requests import SCOPE, Charge, key_scope
 from dpcli.ledger.state import LedgerState
-
-LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
-DOUBLINGS = 40  # largest number of doublings of the cap in the search for a cap that suffices
-SEARCH_RATIO = 1.000001  # the search ends when the two ends of its interval are this close
 
 
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
@@ -79,7 +73,7 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
         closed = state.retired_block(request.window)
         if closed is not None:
             return f"denied, and nothing was written: block {closed} was retired; import a history before its blocks are retired"
-    after = _after_charges(state, new)
+    after = after_charges(state, new)
     full = after.fullest()
     exceeded = amounts.exceeded(full.spent, full.caps)
     quotas = [after.over_quota(request.who, request.window, {}) for request in new]
@@ -94,22 +88,11 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     return f"denied, and nothing was written: {excess}\n  {_advice(after)}"
 
 
-def _after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState:
-    """Return a copy of the state in which the requests are charged, even if they exceed a cap or a quota."""
-    after, people = copy(state), dict(state.people or {})  # unknown charges count as none; a ledger with quotas knows them
-    for request in requests:
-        total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
-        after.spent = amounts.add(after.spent, total)
-        people[request.who] = amounts.add(people.get(request.who, {}), total)
-    after.people = people
-    return after
-
-
 def _advice(after: LedgerState) -> str:
     """Return advice for a history that does not fit. `after` is the state in which the history is charged."""
     if after.open_terms().mode == "declared":
         return "a set of declared runs cannot be changed: open a ledger in adaptive mode for the runs of the history"
-    epsilon = _smallest_cap(after)
+    epsilon = smallest_cap(after)
     if epsilon is None:
         return (
             "no epsilon suffices, as the delta of the history does not fit and cannot be changed: open a ledger with a larger delta"
@@ -119,33 +102,3 @@ def _advice(after: LedgerState) -> str:
         f"the history fits a cap of epsilon {epsilon!r}, which leaves almost nothing for further runs. If such a cap is allowed, "
         f"dpcli budget amend --epsilon sets it, with --reason and {approval}; then import the history again"
     )
-
-
-def _smallest_cap(after: LedgerState) -> float | None:
-    """Return a cap on epsilon within which the spending fits, almost the smallest, rounded up to four digits.
-
-    It is above the present cap. The result is None if no cap up to `LARGEST_CAP` was found.
-    """
-
-    def holds(epsilon: float) -> bool:
-        trial = copy(after)
-        try:
-            trial.caps = dict(amounts.read(after.open_terms().caps(epsilon)))
-        except (InputError, ArithmeticError):
-            return False
-        return trial.fullest().fits({})
-
-    doubled = (after.epsilon * 2.0**power for power in range(1, DOUBLINGS + 1))
-    low, high = after.epsilon, next(filter(holds, doubled), math.inf)
-    if not high <= LARGEST_CAP:
-        return None
-    while high > low * SEARCH_RATIO:
-        middle = 0.5 * (low + high)
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    step = 10.0 ** (math.floor(math.log10(high)) - 3)  # of the fourth digit
-    multiple = math.ceil(high / step)
-    rounded = (float(f"{(multiple + more) * step:.4g}") for more in range(8))  # the first may be below `high` by rounding
-    return next(filter(holds, rounded))

@@ -502,14 +502,20 @@ class Ledger:
 
         Raises:
             Denied: More was spent than the cap or a quota allows. Nothing was written.
-            InputError: The reason is missing, or the run was charged as much already.
+            InputError: The reason is missing, the run was charged as much already, or another login corrected it.
             LedgerError: There is no such run, or it was not started.
         """
         self._require_current("correction")
         run = self.state().run(key)
         if not has_words(why):
             raise InputError("--reason: state why the run was priced wrongly")
-        request = self._request("spend", pipeline, self.own_key(f"correction of entry {run.seq}"), delta, why, None, run.window)
+        own = self.own_key(f"correction of entry {run.seq}")
+        for other in self.state().runs.values():
+            if other.content.get("corrects") == key and other.key != own:
+                raise InputError(
+                    f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
+                )
+        request = self._request("spend", pipeline, own, delta, why, None, run.window)
         missing = amounts.add(amounts.read(request.cost.amounts), self._paid_for(run), -1)
         if max(missing.values()) <= 0:
             raise InputError(
@@ -517,15 +523,13 @@ class Ledger:
             )
         more = {name: amounts.sum_text(max(value, amounts.ZERO)) for name, value in missing.items()}
         detail = f"what entry {run.seq} lacks; {request.cost.detail}"
+        request = replace(request, cost=Cost(more, detail), corrects=key)
         try:
-            return self._charge(replace(request, cost=Cost(more, detail), corrects=key), pipeline)
+            return self._charge(request, pipeline)
         except Denied:
-            from dpcli.ledger.denial import costs
+            from dpcli.ledger.planning.needed_cap import correction_denial
 
-            raise Denied(
-                f"denied, and nothing was written: entry {run.seq} lacks {costs(amounts.read(more))}, and less is left: more was spent "
-                "than the cap or a quota allows; change it with dpcli budget amend or quota, and then correct the entry"
-            ) from None
+            raise Denied(correction_denial(self.state(), request, run.seq)) from None
 
     def _paid_for(self, run: Run) -> amounts.Amounts:
         """Return what was charged for a run, together with the run that it corrects, if it corrects one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.ledger import Ledger
@@ -15,7 +16,7 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.conftest import ON_BOTH, Database, Place
-from tests.ledger.filters.setting import DATASET, TABLES, charge, run_file, terms
+from tests.ledger.filters.setting import DATASET, TABLES, charge, run, run_file, terms
 from tests.ledger.postgres.people import by, by_hand, signed, written
 
 
@@ -76,6 +77,28 @@ def test_only_an_administrator_corrects(database: Database, tmp_path: Path) -> N
     ):
         with pytest.raises(Exception, match=words):
             by_hand(database, who, canonical(signed(by(database, who, role), {**content, **change}, who)))
+
+
+@pytest.mark.long
+def test_two_administrators_charge_what_is_missing_once(database: Database) -> None:
+    with init(database.url, DATASET, terms()) as ledger:
+        charge(ledger, "run", "0.01")
+    right = run(0.3)
+    receipt = by(database, "ada", "dpcli_admin").correct("run", right, "another file")
+    with pytest.raises(InputError, match=r'corrected by entry 3 already; correct "ada//correction of entry 2"'):
+        by(database, "eve", "dpcli_admin").correct("run", right, "another file")
+    assert receipt.entry is not None and by(database, "ada").state().spent["epsilon"] == Decimal("0.3")
+
+
+def test_what_stands_in_the_way_of_a_correction_is_told(tmp_path: Path) -> None:
+    path, days = str(tmp_path / "ledger.db"), ("2026-01-01", "2026-01-02")
+    with init(path, DATASET, replace(terms(), blocks=BlockFamily("day", "event_date", 1).content())) as ledger:
+        charge(ledger, "run", "0.01", window=days)
+        with pytest.raises(Denied, match=r"entry 2 lacks 1.99.* \(a cap of epsilon 2.0\d* suffices\)"):
+            ledger.correct("run", run(2.0), "another file")
+        ledger.retire(days[:1], "deleted")
+        with pytest.raises(Denied, match=r"block 2026-01-01 was retired.*: correct a run before its blocks are retired"):
+            ledger.correct("run", run(0.02), "another file")
 
 
 @pytest.mark.long

@@ -234,8 +234,9 @@ def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
         soon = time_after(ada.now(), 3 / 86_400)
         charge(ada, "brief", "0.1", "reserve", expires=soon)
         seq = number(ada.void("brief", "it never started"))
+        assert eve.state().proposals["run brief"].expires == soon  # though a proposal has a week
         late(eve, soon)
-        with pytest.raises(LedgerError, match="it counts in full"):
+        with pytest.raises(LedgerError, match="found one that expired at"):
             eve.approve(seq, "it is fine", unseen=True)
         assert eve.state().run("brief").status == "reserved"
 

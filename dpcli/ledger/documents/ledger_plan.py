@@ -101,6 +101,8 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
     reserved = share_of(fullest, fullest.reserved)
     if reserved:
         lines.append(f"{percent_used(reserved)} of the cap is reserved or under way, and counts in full")
+    if plan.before.quotas:
+        lines.append("only the cap was checked: a run can exceed the quota of the person who makes it")
     return lines
 
 

@@ -137,7 +137,8 @@ class Proposable:
     """A request that becomes a proposal in a two-person ledger, and is granted at once in any other ledger.
 
     Attributes:
-        expires: The time until which the proposal may be approved ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
+        expires: The time until which the proposal may be approved ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None. To void a
+            reservation it is no later than the reservation's own.
     """
 
     request: LedgerRequest
@@ -156,6 +157,8 @@ class Proposable:
         until = str(expiry_time(self.expires or f"{DAYS}d", now))
         if until > time_after(now, MOST_DAYS):
             raise InputError(f"--expires: expected at most {MOST_DAYS} days, found {str(self.expires)[:40]}")
+        if asks["kind"] == "void":  # a reservation that has expired cannot be given back
+            until = min(until, state.run(asks["key"]).content.get("expires", until))
         return {"kind": "propose", "asks": asks, "expires": until}
 
 

@@ -31,7 +31,7 @@ MEANINGS = {
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
     "25006": "read-only: a standby, or default_transaction_read_only is set; nothing was written",
-    "42501": "permission denied: {text}; one of the roles dpcli_viewer, dpcli_spender and dpcli_admin is needed",
+    "42501": "permission denied: {text}; reading needs the role dpcli_viewer, charging dpcli_spender, and everything else dpcli_admin",
     "53100": "the server's disk is full; nothing was written",
     "53300": "the server accepts no more connections; nothing was written",
     "55P03": "locked by another writer for too long; nothing was written",

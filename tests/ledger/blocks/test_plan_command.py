@@ -180,8 +180,8 @@ def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path
             if share == "0.1":
                 eve.approve(found.row.seq, "it is fair")
         charge(ada, "before", "0.05", window=FAMILIES[by][1][:1] if by else ())
-    codes = [asked(place.url, schedule(tmp_path, by, count), "--dataset", name).code for count in (3, 9)]
-    assert codes == [0, 1]
+    plans = [asked(place.url, schedule(tmp_path, by, count), "--dataset", name) for count in (3, 9)]
+    assert [plan.code for plan in plans] == [0, 1] and "can exceed the quota" in plans[0].out, plans[0].out
     (tmp_path / "run.toml").write_text(run_file(0.01))
     if by:
         assert dpcli("budget", "windows", place.url, str(tmp_path / "run.toml"), "--dataset", name).code == 0

@@ -126,7 +126,7 @@ def test_an_admin_may_open_and_amend(opened: Database) -> None:
 def test_somebody_without_a_role_is_told_which_there_are(opened: Database) -> None:
     with pytest.raises(
         LedgerError,
-        match=r"permission denied: for schema dpcli; one of the roles dpcli_viewer, dpcli_spender and dpcli_admin is needed",
+        match=r"permission denied: for schema dpcli; reading needs the role dpcli_viewer, charging dpcli_spender",
     ):
         ledger(opened, "nick")
 

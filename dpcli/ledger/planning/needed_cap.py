@@ -1,0 +1,74 @@
+"""The cap within which charges would fit that a ledger denies: a history, or what a wrong price lacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+
+from dpcli.base.errors import InputError
+from dpcli.ledger import amounts
+from dpcli.ledger.amounts import cost_on_blocks
+from dpcli.ledger.denial import costs
+from dpcli.ledger.requests import Charge
+from dpcli.ledger.state import LedgerState
+
+LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
+DOUBLINGS = 40  # largest number of doublings of the cap in the search for a cap that suffices
+SEARCH_RATIO = 1.000001  # the search ends when the two ends of its interval are this close
+
+
+def after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState:
+    """Return a copy of the state in which the requests are charged, even if they exceed a cap or a quota."""
+    after, people = copy(state), dict(state.people or {})  # unknown charges count as none; a ledger with quotas knows them
+    for request in requests:
+        total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
+        after.spent = amounts.add(after.spent, total)
+        people[request.who] = amounts.add(people.get(request.who, {}), total)
+    after.people = people
+    return after
+
+
+def correction_denial(state: LedgerState, request: Charge, seq: int) -> str:
+    """Return the message for a correction of the run in entry `seq` that does not fit. It states which cap would suffice."""
+    lacks = f"denied, and nothing was written: entry {seq} lacks {costs(amounts.read(request.cost.amounts))}, "
+    closed, after = state.retired_block(request.window), after_charges(state, [request])
+    if closed is not None:
+        return f"{lacks}and block {closed} was retired, and accepts no charge: correct a run before its blocks are retired"
+    is_over_cap = after.open_terms().mode != "declared" and not after.fullest().fits({})
+    epsilon = smallest_cap(after) if is_over_cap else None
+    fitting = "" if epsilon is None else f" (a cap of epsilon {epsilon!r} suffices)"
+    return (
+        f"{lacks}and less is left: more was spent than the cap or a quota allows; change it with dpcli budget amend{fitting} or quota, "
+        "and then correct the entry"
+    )
+
+
+def smallest_cap(after: LedgerState) -> float | None:
+    """Return a cap on epsilon within which the spending fits, almost the smallest, rounded up to four digits.
+
+    It is above the present cap. The result is None if no cap up to `LARGEST_CAP` was found.
+    """
+
+    def holds(epsilon: float) -> bool:
+        trial = copy(after)
+        try:
+            trial.caps = dict(amounts.read(after.open_terms().caps(epsilon)))
+        except (InputError, ArithmeticError):
+            return False
+        return trial.fullest().fits({})
+
+    doubled = (after.epsilon * 2.0**power for power in range(1, DOUBLINGS + 1))
+    low, high = after.epsilon, next(filter(holds, doubled), math.inf)
+    if not high <= LARGEST_CAP:
+        return None
+    while high > low * SEARCH_RATIO:
+        middle = 0.5 * (low + high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    step = 10.0 ** (math.floor(math.log10(high)) - 3)  # of the fourth digit
+    multiple = math.ceil(high / step)
+    rounded = (float(f"{(multiple + more) * step:.4g}") for more in range(8))  # the first may be below `high` by rounding
+    return next(filter(holds, rounded))
