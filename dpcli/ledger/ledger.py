@@ -506,6 +506,7 @@ class Ledger:
             LedgerError: There is no such run, or it was not started.
         """
         self._require_current("correction")
+        self.state().refuse_moved()
         run = self.state().run(key)
         if not has_words(why):
             raise InputError("--reason: state why the run was priced wrongly")

@@ -89,7 +89,7 @@ def test_a_table_is_joined_with_a_public_file(tmp_path: Path, books: Ledger) -> 
     assert abs(dpcli.release(relation(), path).answers[0].rows[0].value - 3000) < 200
     (tmp_path / "cities.csv").write_text("city,size\nA,4\nA,4\n")
     of_database = {"table": "cities", "on": "city", "columns": ["size"]}
-    for joined, words in ((join, "found 'A' in 2 rows"), (of_database, "source.join.table: expected path")):
+    for joined, words in ((join, 'found "A" in 2 rows'), (of_database, "source.join.table: expected path")):
         path = file(tmp_path, {**COUNT, "where": "size = 5"}, columns={**COLUMNS, **size}, join=[joined])
         with pytest.raises(InputError, match=words):
             dpcli.release(relation(), path, ledger=tmp_path / "ledger.db", out=tmp_path / "other")
