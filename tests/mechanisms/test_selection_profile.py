@@ -179,6 +179,7 @@ def test_selections_that_cost_little_are_priced_nearly_as_sharply() -> None:
         assert delta(best, other, epsilon) <= 1e-5 < delta(best, other, 0.98 * epsilon), (mu, trials, epsilon)
 
 
+@pytest.mark.long
 def test_a_run_of_many_steps_is_known_by_its_renyi_curve_where_its_pair_takes_too_long() -> None:
     inner = Composed(((sampled_gaussian(0.25, 0.1, 1), 50),))
     for trials in (NegativeBinomial(1.0, 0.1), PoissonTrials(3.0)):

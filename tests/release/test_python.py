@@ -274,6 +274,7 @@ def test_the_names_import_nothing_that_a_table_needs() -> None:
         assert set(ran.stdout.split()) == expected, line
 
 
+@pytest.mark.long
 def test_the_notebook_of_an_analyst_answers_ten_questions(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "ten_questions.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()

@@ -45,6 +45,7 @@ def one(folder: Path, table: Mapping[str, Any], **privacy: Any) -> PricedQuery:
     return plan(folder, table, **privacy).queries[0]
 
 
+@pytest.mark.long
 @of_each("tidy", [(), ("non-negative",), ("non-negative", "whole"), ("whole",)])
 def test_totals_add_up(tidy: tuple[str, ...], tmp_path: Path) -> None:
     """Whatever is done to the parts, of which most are near 0."""
@@ -56,6 +57,7 @@ def test_totals_add_up(tidy: tuple[str, ...], tmp_path: Path) -> None:
         assert sum(parts) == whole and ("non-negative" not in tidy or min(parts) >= 0), (parts, whole)  # type: ignore[arg-type,type-var]
 
 
+@pytest.mark.long
 @of_each("table", BY_KEYS, told=lambda table: f"{table['measure']} {table['name']}")
 def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: Path) -> None:
     """What a unit cannot do is not paid for: noise and price are those of as many groups as there are keys."""
@@ -75,6 +77,7 @@ def test_an_interval_names_the_bounds_beyond_which_rows_are_left_out() -> None:
             assert (f"{bound} = {value}" in told) == (value is not None), table
 
 
+@pytest.mark.long
 def test_the_number_of_choices_is_told_beside_their_epsilon(tmp_path: Path) -> None:
     """An epsilon of one choice alone would be read as that of the query."""
     table = {"name": "q", "measure": "top-k", "column": "city", "top": 2, "by": ["state"], "epsilon": 1.0, "max_rows": 1}

@@ -89,6 +89,7 @@ def test_epsilon_does_not_jump_with_sigma() -> None:
         assert max(ends) <= min(ends) * (1.0 + 2e-5), (steps, ends)
 
 
+@pytest.mark.long
 def test_a_norm_just_below_a_whole_square_counts_as_it_in_large_groups() -> None:
     """1.41 is the shift (1, 1); above a norm of 300, shifts are not enumerated."""
     spec = DiscreteGaussianSpec(sigma=5000.0, l2_sensitivity=1.41)
