@@ -219,12 +219,13 @@ def _curve_of_case(
 
 def _sums_atoms(profile: Any) -> bool:
     """Return whether a composition has several steps, each of them with losses of countably many values."""
-    rest: Any = profile.rest if isinstance(profile, Failing) else profile
+    if isinstance(profile, Failing):
+        return _sums_atoms(profile.rest)
     try:
-        losses = [loss for mechanism, _ in rest.steps for loss in mechanism.losses()]
+        losses = [loss for mechanism, _ in profile.steps for loss in mechanism.losses()]
     except NotRepresentable:
         return False
-    return sum(count for _, count in rest.steps) > 1 and not any(getattr(loss, "decays", True) for loss in losses)
+    return sum(count for _, count in profile.steps) > 1 and not any(getattr(loss, "decays", True) for loss in losses)
 
 
 def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:

@@ -148,8 +148,7 @@ class Halves:
     """The two halves of the composition, with losses rounded upward or downward to multiples of the spacing.
 
     products: the number of products that were added up. largest: the largest loss on the grid. reach: up to which epsilon the bounds are
-    narrow, because every far loss reaches it. Raises NotRepresentable if there would be more products
-    than `most`.
+    narrow, because every far loss reaches it. Raises NotRepresentable if there would be more products than `most`.
     """
 
     def __init__(
