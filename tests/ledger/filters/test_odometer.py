@@ -73,14 +73,14 @@ def test_the_best_adversary_does_not_exceed_it(name: str) -> None:
     assert at_any_moment(tried, cap, lambda spent: 0.5 * claim(spent), exceeded, 12.0) > DELTA
 
 
-@pytest.mark.parametrize("name", OF_RHO)
-def test_the_number_of_a_fixed_moment_is_exceeded(name: str) -> None:
+@pytest.mark.parametrize(("name", "times"), [("gdp", 3.0), ("zcdp", 1.3)])
+def test_the_number_of_a_fixed_moment_is_exceeded(name: str, times: float) -> None:
     """Gaussian noise, again and again, until the loss is high: what holds at each fixed moment gives away more than delta at this one."""
     _, claim, fixed = shown(name)
     spent = [of_rho(name, 0.02 * k) for k in range(1, 24)]
     stages = [[of_gaussian(0.2, {})]] * len(spent)
     naive, claimed = list(map(fixed, spent)), list(map(claim, spent))
-    assert staged(stages, naive, 12.0) > 1.3 * DELTA and staged(stages, naive, 12.0, exceeded) > 10.0 * DELTA
+    assert staged(stages, naive, 12.0) > times * DELTA and staged(stages, naive, 12.0, exceeded) > 10.0 * DELTA
     assert staged(stages, claimed, 12.0, exceeded) <= 0.1 * DELTA
 
 
