@@ -135,6 +135,14 @@ def test_the_number_is_the_root_of_its_equation() -> None:
             assert loss_at_one_order(2.0, float(rho), float(delta)) >= exact + depth / 2, case
 
 
+@pytest.mark.parametrize("name", [*OF_RHO, "advanced"])
+def test_the_currencies_of_all_orders_agree(name: str) -> None:
+    """mu^2 / 2 and epsilon^2 / 2 are a rho; advanced keeps the rest of its delta for runs that fail."""
+    rule, claim, _ = shown(name)
+    spent = of_rho(name, 0.25) if name in OF_RHO else {"half_squares": Decimal("0.25"), "delta": Decimal(0)}
+    assert claim(spent) == loss_at_any_moment(0.25, DELTA if name in OF_RHO else rule.parameters()["slack"])
+
+
 @pytest.mark.parametrize("name", FILTERS)
 def test_it_grows_with_each_cost(name: str) -> None:
     """From nothing on, and never below what holds at a fixed moment."""
