@@ -113,7 +113,7 @@ def test_one_value_of_a_unit_is_any_of_its_values(place: str, tmp_path: Path, re
     assert {key: each.rows for key, each in both.items()} == {("CA",): UNITS + 1}
 
 
-@pytest.mark.sampled(1, 1)
+@pytest.mark.sampled(0, 2)
 @pytest.mark.parametrize("place", everywhere("spark-csv"))
 def test_a_part_of_a_sum_stays_between_what_as_many_rows_add(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Of each unit that has up to four rows of four values."""
