@@ -75,10 +75,10 @@ class Aggregation:
     """A question to an engine: the number of units, the number of rows and the sums of integers, for each key.
 
     A unit counts in at most max_groups keys, with at most max_rows rows in each. Keys that differ only in a part of steps count as one key
-    for these bounds. The bounds apply after every filter (where, missing values, domains) and before the rows are summed. The choice of a
-    unit's keys and rows depends only on the unit's own rows and on a secret. So removing a unit changes at most max_groups keys. In each of
-    them the count of units changes by one, the count of rows by at most max_rows, and each sum by at most max_rows times the largest
-    integer. If a part of the key is steps, these bounds hold for the totals over all values of that part.
+    for these bounds; nothing is summed then. The bounds apply after every filter (where, missing values, domains) and before the rows are
+    summed. The choice of a unit's keys and rows depends only on the unit's own rows and on a secret. So removing a unit changes at most
+    max_groups keys. In each of them the count of units changes by one, the count of rows by at most max_rows, and each sum by at most
+    max_rows times the largest integer. If a part of the key is steps, these bounds hold for the totals over all values of that part.
 
     With `clip`, all rows of a unit in a key are added up exactly, and the unit's sum is clipped to the range. So removing a unit changes
     each sum by at most the largest absolute value in the range. max_rows then bounds only the count of rows.
@@ -88,7 +88,9 @@ class Aggregation:
 
     The contributions that count are drawn at random. Within a key, all rows of a unit are equally likely to count. The keys of a unit are
     drawn one after the other, each with a probability proportional to n / min(n, max_rows), where n is the unit's number of rows in the
-    key. So if max_groups is 1, all rows of a unit in the whole table are equally likely to count.
+    key. So if max_groups is 1, all rows of a unit in the whole table are equally likely to count. No rows are drawn for sums: of the sum of
+    a unit with n > max_rows rows, the part max_rows / n counts, rounded up or down at random to a whole number with this expectation. It is
+    between max_rows times the smallest and max_rows times the largest integer.
 
     Attributes:
         unit: Column that names the unit of a row. Rows in which it is null or empty are excluded. If None, each row is a unit of its own.

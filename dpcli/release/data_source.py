@@ -186,7 +186,7 @@ class Source:
             "tests/release/privacy/test_neighbours.py::test_a_limit_that_is_forgotten_is_seen",
         ),
         Premise(
-            "All rows of a unit are equally likely to be kept, so that an answer means what dpcli states.",
+            "All rows of a unit are equally likely to be kept, or weigh the same in a sum, so that an answer means what dpcli states.",
             "release",
             "tests/release/privacy/test_rows_kept.py::test_units_with_one_hash_are_seen",
         ),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-KEY_BYTES = 32  # length of the secret key of the SHA-256 hash that chooses contributions, as long as its digest
+KEY_BYTES = 16  # length of the key of the hash that chooses contributions; short names then fit into one block of SHA-256
 Report = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"

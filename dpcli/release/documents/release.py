@@ -221,15 +221,19 @@ def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure
     from dpcli import __version__
 
     unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
-    clips = any(getattr(priced.query, "max_total", None) is not None for priced in plan.queries)
-    totals = "; a sum with max_total adds up all its rows, and clips the total in each key" if clips else ""
+    aggregations = (priced.query.aggregation(priced.setting) for priced in plan.queries)
+    clips = [aggregation.clip for aggregation in aggregations if aggregation.values]
+    means = "; of more rows, a sum, mean or variance counts max_rows times their mean" if None in clips else ""
+    totals = "; a sum with max_total adds up all its rows, and clips the total in each key" if any(clips) else ""
     known: dict[str, Any] = {
         "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
         "privacy_model": "central",
         "query_model": "one-release",
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
-        "clipping": f"at most max_groups keys and max_rows rows of {unit} count, chosen by a hash with a fresh key, in the engine{totals}",
+        "clipping": (
+            f"at most max_groups keys and max_rows rows of {unit} count, chosen by a hash with a fresh key, in the engine{means}{totals}"
+        ),
         "utility": "; ".join(f"{priced.query.name}: {priced.expected_error}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }

@@ -21,13 +21,12 @@ class Dialect:
     Arguments are SQL expressions. The result may contain an argument more than once, unless the docstring of the method excludes this.
 
     Attributes:
-        once: Hint for a subquery of a WITH clause that should be computed only once.
         again: Hint for a subquery of a WITH clause that should be computed at each use.
         types: The engine's names of the types.
         widest: The engine's widest integer type, with 128 bits or 38 digits.
     """
 
-    once, again = "MATERIALIZED", "NOT MATERIALIZED"
+    again = "NOT MATERIALIZED"
     types: ClassVar[Mapping[ScalarType, str]]
     widest: ClassVar[str]
 
@@ -45,6 +44,10 @@ class Dialect:
 
     def checked(self, operator: str, left: str, right: str) -> str:
         """Return + - * // or % of integers. // and % round toward zero. The result is null if it does not fit into 64 bits."""
+        raise NotImplementedError
+
+    def quotient(self, left: str, right: str) -> str:
+        """Return the quotient of integers of the widest type, left >= 0 and right > 0, rounded down."""
         raise NotImplementedError
 
     def date_part(self, part: DatePartName, sql: str) -> str:
@@ -114,6 +117,9 @@ class DuckDBSql(Dialect):
         operand = self.wide(right) if operator in ("+", "-", "*") else f"NULLIF({self.wide(right)}, 0)"
         return f"TRY_CAST({self.wide(left)} {operator} {operand} AS BIGINT)"
 
+    def quotient(self, left: str, right: str) -> str:
+        return f"({left} // {right})"
+
     def element(self, numbers: str, place: str) -> str:
         return f"list_extract({numbers}, {place} + 1)"
 
@@ -152,6 +158,9 @@ class PostgresSql(Dialect):
         a, b = self.wide(left), self.wide(right)
         divisions = {"//": f"div({a}, NULLIF({b}, 0))", "%": f"mod({a}, NULLIF({b}, 0))"}
         return self._of_64_bits(divisions.get(operator, f"({a} {operator} {b})"))
+
+    def quotient(self, left: str, right: str) -> str:
+        return f"div({left}, {right})"
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         return self.cast(Dialect.date_part(self, part, sql), "integer")
@@ -201,7 +210,7 @@ class PostgresSql(Dialect):
 class SparkSql(Dialect):
     """The SQL of Spark 4, ANSI mode off."""
 
-    once, again = "", ""
+    again = ""
     types: ClassVar = {"text": "STRING", "integer": "BIGINT", "decimal": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
     widest: ClassVar = "DECIMAL(38, 0)"
 
@@ -215,6 +224,9 @@ class SparkSql(Dialect):
             return f"({left} % NULLIF({right}, 0))"
         function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}[operator]
         return f"{function}({left}, {right})"
+
+    def quotient(self, left: str, right: str) -> str:
+        return self.wide(f"(({left} - {left} % {right}) / {right})")  # DIV returns only 64 bits, and / rounds to six decimals
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         if part == "dow":

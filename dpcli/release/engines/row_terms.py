@@ -68,10 +68,16 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
 
 
 def _require_bounds(aggregation: Aggregation) -> None:
-    """Raise InputError if a bound on a unit is out of range, or if too many keys are declared."""
+    """Raise InputError if a bound on a unit is out of range, if sums might overflow, or if too many keys are declared."""
     for name, bound in (("max_groups", aggregation.max_groups), ("max_rows", aggregation.max_rows)):
         if not 1 <= bound < MOST_BOUND:
             raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
+    bounds_rows = aggregation.unit is not None and aggregation.clip is None
+    factor = 2 * min(aggregation.max_rows, MOST_ROWS) if bounds_rows else 1  # largest factor of a sum in the statement
+    if any(factor * steps.furthest * MOST_ROWS >= MOST_SUM for steps in aggregation.values):
+        raise InputError(
+            "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
+        )
     declared = math.prod(len(key.declared or (0,)) for key in aggregation.keys)
     if declared > MOST_KEYS:
         raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {declared:,}")
@@ -210,7 +216,7 @@ class RowWriter:
 
 
 def _require_exact(steps: Steps) -> None:
-    """Raise InputError if sums of the steps might be rounded or overflow."""
+    """Raise InputError if the steps of a value might be rounded."""
     if not STEP_LEAST <= steps.step <= STEP_MOST:
         raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
     largest = max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared_about or 0))
@@ -218,7 +224,3 @@ def _require_exact(steps: Steps) -> None:
         raise InputError(f"min, max: expected a range of at most 2^53 steps from 0, found {steps.minimum} to {steps.maximum}")
     if steps.missing is not None and not math.isfinite(steps.missing):
         raise InputError(f"missing: expected a finite number, found {steps.missing!r}")
-    if steps.furthest * MOST_ROWS >= MOST_SUM:
-        raise InputError(
-            "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
-        )

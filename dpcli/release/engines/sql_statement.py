@@ -1,11 +1,11 @@
 """The SQL statement of an aggregation, in any dialect.
 
 The statement computes five stages. It selects the rows that pass the conditions. It groups them by unit and key. It chooses at most
-max_groups keys of each unit, and at most max_rows rows of each unit in each key. It adds up the chosen rows.
+max_groups keys of each unit. It bounds what each unit adds to each key to what max_rows rows can add. It adds up the contributions.
 
 A part of the key that is steps, or whose values are counted, becomes part of the key only in the last stage. Until then, a unit's rows are
-bounded over all values of that part together. If a window bounds units in each block separately, "unit" means a pair of a unit and a block
-everywhere below. Only units with more rows than allowed are processed row by row. All other units are processed by one GROUP BY.
+bounded over all values of that part together, row by row. All other aggregations need only the number and the sums of a unit's rows in each
+key. If a window bounds units in each block separately, "unit" means a pair of a unit and a block everywhere below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dpcli.release.aggregate import Aggregation
+from dpcli.release.aggregate import Aggregation, Steps
 from dpcli.release.engines.dialects import DIGEST_BITS, Dialect
 from dpcli.release.engines.row_terms import GroupPart, RowTerms, row_terms
 from dpcli.release.engines.source_table import Values
@@ -50,8 +50,8 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
         return f"SELECT {comma_separated((different, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
     totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
-    subqueries = (Subquery("kept", dialect.again, kept), *_bounded(aggregation, terms.keys, names, dialect, secret))
-    definitions = comma_separated(f"{subquery.name} AS {subquery.hint} ({subquery.sql})" for subquery in subqueries)
+    subqueries = (Subquery("kept", kept), *_bounded(aggregation, terms.keys, names, dialect, secret))
+    definitions = comma_separated(f"{subquery.name} AS {dialect.again} ({subquery.sql})" for subquery in subqueries)
     if aggregation.distinct is not None:
         values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"
         return f"WITH {definitions} SELECT {different} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
@@ -109,10 +109,9 @@ def _named_columns(terms: RowTerms, block: str | None, names: RowNames) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A subquery of the statement's WITH clause. Its hint says whether the engine should compute it once, or at each use."""
+    """A subquery of the statement's WITH clause."""
 
     name: str
-    hint: str
     sql: str
 
 
@@ -121,22 +120,31 @@ def _bounded(
 ) -> Iterator[Subquery]:
     """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`.
 
-    All of them start from one read of the table, since a view may have other rows each time it is read.
+    Let n be the number of rows of a unit in a group, of which at most m = max_rows may count. h is a hash of the unit and the group, mod n.
 
-    Which rows count of the n rows of a unit in a group, where at most m = max_rows may: The rows are in the order of their values, at the
-    places p = 1 to n. Let s be the remainder of a hash of the unit and the group, mod n. The row at p counts if (p m + s) mod n < m.
+    Numbers of rows and sums: least(n, m) rows count. If n > m, then m s / n counts of the sum s of the unit's integers, which is m times
+    their mean. h rounds it to a whole number: floor((m s + h) / n).
 
-    Proof: If n <= m, all rows count. Otherwise, p m + s takes every value mod n once as s goes from 0 to n - 1. So m of the n remainders
-    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each s, p m + s takes each of the
-    n / g values mod n that equal s mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
-    order, n and s follow from the unit's own rows and the secret. n is counted in the same read as the rows.
+    Proof: Let every integer be from a to b. Then n a <= s <= n b, so m s / n is from m a to m b. These ends are whole numbers, so both
+    ways of rounding stay between them. Each sum of a unit is thus within the range of the sums of m rows. If h is uniform from 0 to n - 1,
+    the expectation is m s / n exactly, as for the sum of m of the n rows that are drawn at random (Hermite's identity: floor((x + h) / n),
+    summed over h, is x for a whole x). Several sums of one unit are each in their range, but need not be the sums of any m rows together,
+    so each of them must be priced by itself.
+
+    Rows whose part of steps, or whose counted value, distinguishes them: They are in the order of that part, at the places p = 1 to n. The
+    row at p counts if (p m + h) mod n < m.
+
+    Proof: If n <= m, all rows count. Otherwise, p m + h takes every value mod n once as h goes from 0 to n - 1. So m of the n remainders
+    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each h, p m + h takes each of the
+    n / g values mod n that equal h mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
+    order, n and h follow from the unit's own rows and the secret. n is counted in the same read as the rows.
     """
     group, unit_and_keys = comma_separated(names.group), comma_separated(names.unit_and_keys)
-    new_sums = "".join(f", {sql} AS {name}" for sql, name in zip(_sums(names, dialect), names.sums, strict=True))
     sums = "".join(f", {name}" for name in names.sums)
+    new_sums = "".join(f", {dialect.total(value)} AS {name}" for value, name in zip(names.values, names.sums, strict=True))
     max_rows = dialect.cast(str(aggregation.max_rows), "integer")
 
-    yield Subquery("added", dialect.once, f"SELECT {group}, count(*) AS n{new_sums} FROM kept GROUP BY {group}")
+    yield Subquery("added", f"SELECT {group}, count(*) AS n{new_sums} FROM kept GROUP BY {group}")
     chosen = "added"
     bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.inner)
     if aggregation.max_groups < _most_groups(bounded_parts):
@@ -146,33 +154,27 @@ def _bounded(
         place = f"row_number() OVER (PARTITION BY {comma_separated(names.unit)} ORDER BY {order}) AS place"
         ranked = f"SELECT {group}, n{sums}, {place} FROM added"
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
-        yield Subquery(chosen, dialect.once, limited)
+        yield Subquery(chosen, limited)
 
-    # If all rows of a unit in a group count, or are alike, then their sums or their number suffice.
-    if aggregation.clip is not None or not (names.values or names.inner):
-        clipped = "".join(f", {_clipped(name, aggregation, dialect)} AS {name}" for name in names.sums)
-        yield Subquery("bounded", "", f"SELECT {group}, least(n, {max_rows}) AS n{clipped} FROM {chosen}")
+    hash_number = _hashed(names.group, dialect, secret)
+    if not names.inner:
+        values = zip(names.sums, aggregation.values, strict=True)
+        bounded_sums = (f"{_bounded_sum(name, steps, aggregation, dialect, hash_number)} AS {name}" for name, steps in values)
+        columns = comma_separated((group, f"least(n, {max_rows}) AS n", *bounded_sums))
+        yield Subquery("bounded", f"SELECT {columns} FROM {chosen}")
         return
 
-    exceeding = f"SELECT {group}, {_hashed(names.group, dialect, secret)} AS hash_number FROM {chosen}"
-    if not names.inner:
-        exceeding += f" WHERE n > {max_rows}"  # units with fewer rows need not be processed row by row
-    row = comma_separated(f"kept.{name} AS {name}" for name in (*names.unit_and_keys, *names.values))
-    same_group = " AND ".join(f"kept.{name} = exceeding.{name}" for name in names.group)
-    rows = f"SELECT {row}, hash_number FROM kept JOIN ({exceeding}) AS exceeding ON {same_group}"
-    ordered = f"PARTITION BY {group} ORDER BY {comma_separated((*names.inner, *names.values))}"
+    hashed = f"SELECT {group}, {hash_number} AS hash_number FROM {chosen}"
+    row = comma_separated(f"kept.{name} AS {name}" for name in names.unit_and_keys)
+    same_group = " AND ".join(f"kept.{name} = hashed.{name}" for name in names.group)
+    rows = f"SELECT {row}, hash_number FROM kept JOIN ({hashed}) AS hashed ON {same_group}"
+    ordered = f"PARTITION BY {group} ORDER BY {comma_separated(names.inner)}"
     place = f"row_number() OVER ({ordered}) AS place"
     size = f"count(*) OVER ({ordered} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS size"
-    yield Subquery("numbered", "", f"SELECT *, {place}, {size} FROM ({rows}) AS excess")
+    yield Subquery("numbered", f"SELECT *, {place}, {size} FROM ({rows}) AS excess")
     wide_rows = dialect.wide(max_rows)
     is_kept = f"({dialect.wide('place')} * {wide_rows} + hash_number % size) % size < {wide_rows}"
-    cut = f"SELECT {unit_and_keys}, count(*) AS n{new_sums} FROM numbered WHERE {is_kept} GROUP BY {unit_and_keys}"
-    yield Subquery("cut", "", cut)
-
-    bounded = f"SELECT {unit_and_keys}, n{sums} FROM cut"
-    if not names.inner:
-        bounded = f"SELECT {unit_and_keys}, n{sums} FROM {chosen} WHERE n <= {max_rows} UNION ALL {bounded}"
-    yield Subquery("bounded", "", bounded)
+    yield Subquery("bounded", f"SELECT {unit_and_keys}, count(*) AS n FROM numbered WHERE {is_kept} GROUP BY {unit_and_keys}")
 
 
 def _most_groups(keys: Iterable[GroupPart]) -> float:
@@ -201,16 +203,22 @@ def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
     return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))
 
 
+def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dialect, hash_number: str) -> str:
+    """Return the bounded sum of a unit, as `_bounded` and `Aggregation` define it."""
+    if aggregation.clip is not None:
+        return _clipped(name, aggregation, dialect)
+    count, rows, furthest = (dialect.wide(number) for number in ("n", str(aggregation.max_rows), str(steps.furthest)))
+    not_negative = f"({name} + {count} * {furthest})"  # as engines round quotients of negative numbers in different directions
+    part = f"{dialect.quotient(f'({rows} * {not_negative} + {hash_number} % n)', count)} - {rows} * {furthest}"
+    return f"CASE WHEN n > {aggregation.max_rows} THEN {part} ELSE {name} END"
+
+
 def _clipped(number: str, aggregation: Aggregation, dialect: Dialect) -> str:
     """Return the sum of a unit, clipped to the range of the aggregation if it has one."""
     if aggregation.clip is None:
         return number
     least, most = (dialect.wide(str(end)) for end in aggregation.clip)
     return f"least(greatest({number}, {least}), {most})"
-
-
-def _sums(names: RowNames, dialect: Dialect) -> tuple[str, ...]:
-    return tuple(dialect.total(name) for name in names.values)
 
 
 def comma_separated(columns: Iterable[str]) -> str:

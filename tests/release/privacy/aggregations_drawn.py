@@ -68,12 +68,13 @@ def aggregation(draw: random.Random, unit: bool | None = None) -> Asked:
         grouped.pop()  # the steps
     if kind == "values":
         grouped.remove(counted)
+    keys = tuple(draw.sample(grouped, draw.choice([0, 1, 1, 2])))
     return Asked(
         Aggregation(
             WHO if (draw.random() < 0.8 if unit is None else unit) else None,
             draw.choice([None, f"{quoted(AGE)} > 5 or {quoted(VIP)}"]),
-            tuple(draw.sample(grouped, draw.choice([0, 1, 1, 2]))),
-            () if kind == "values" else tuple(draw.sample(added, draw.choice([0, 1, 2]))),
+            keys,
+            () if kind == "values" or any(key.steps for key in keys) else tuple(draw.sample(added, draw.choice([0, 1, 2]))),
             draw.choice([1, 2, 50]),
             draw.choice([1, 2, 50]),
             draw.choice([(0, 900), (-40, 3), (5, 7), (-(2**61), 2**61)]) if kind == "totals" else None,

@@ -55,9 +55,9 @@ def totals(
             many[key] += 1
             for place, value in enumerate(values):
                 own[key][place] += value
-        if question.clip is not None:  # all rows of a key that counts add up, and then the sum is cut
-            least, most = question.clip
-            own.update({key: [min(max(sum(each), least), most) for each in zip(*groups[key], strict=True)] for key in own})
+        if question.values:  # all rows of a key that counts add up, and then the sum is bounded
+            for key in own:
+                own[key] = [of_unit(question, sum(each), len(each), unit, key, secret) for each in zip(*groups[key], strict=True)]
         for key, added in own.items():
             sums[key] = [old + new for old, new in zip(sums[key], added, strict=True)]
     domains = [key.declared for key in question.keys]
@@ -100,6 +100,16 @@ def bounded(
         count, most = len(own[by]), question.max_rows
         shift = digest(secret, *unit, *by) % count
         yield from (row for place, row in enumerate(sorted(own[by]), start=1) if (place * most + shift) % count < most)
+
+
+def of_unit(question: Aggregation, total: int, count: int, unit: tuple[Any, ...], key: tuple[Any, ...], secret: bytes) -> int:
+    """The sum of a unit in a key as it counts: cut, or max_rows times the mean of its rows, with what is left of it rounded by a hash."""
+    if question.clip is not None:
+        least, most = question.clip
+        return min(max(total, least), most)
+    if count <= question.max_rows:
+        return total
+    return (question.max_rows * total + digest(secret, *unit, *key) % count) // count
 
 
 def part_of(asked: Asked, key: GroupKey, row: Row) -> Any:

@@ -1,4 +1,7 @@
-"""Which rows of a unit count is drawn: every row has the same chance, whatever its values are, in every measure and engine."""
+"""Which rows of a unit count is drawn: every row has the same chance, whatever its values are, in every measure and engine.
+
+In a sum, the mean of a unit's rows counts instead, which is rounded at random.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ UNITS = 600
 RARE = 1e-7  # of a chance that is as it should be
 TYPES = {name: str(column["type"]) for name, column in COLUMNS.items()}
 COMMON = {"state": "CA", "city": "A", "name": "x", "age": 20, "spent": 1.0}
-OTHER = {"state": "NY", "city": "B", "name": "y", "age": 90, "spent": 400.0}
+OTHER = {"state": "NY", "city": "B", "name": "y", "age": 90, "spent": 400.07}
 COPIES = 19  # of the common row, beside one other
 MEANINGS = {f'"{name}"': lambda row, name=name: row.get(name) for name in TYPES} | {
     "age >= 18": lambda row: row["age"] >= 18,
@@ -56,22 +59,24 @@ def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, requ
         yield engine
 
 
-def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
-    """How many rows are the other one, and how many there are; None where the two are the same to a query."""
+def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int, float] | None:
+    """How many rows are the other one, how many there are, and the chance of each; None where the two are the same to a query.
+
+    Of a sum: how many units have a mean that was rounded up.
+    """
     meant = Asked(question, MEANINGS)
     common, other = (tuple(part_of(meant, key, row) for key in question.keys) for row in (COMMON, OTHER))
     kept = {key: total.units if of_units else total.rows for key, total in totals.items()}
     if common != other:
-        return kept.get(other, 0), sum(kept.values())
+        return kept.get(other, 0), sum(kept.values()), 0.5 if of_units else 1 / (COPIES + 1)
     for place, steps in enumerate(question.values):
         low, high = (integer_of(meant, steps, row) for row in (COMMON, OTHER))
         if low != high:
             assert low is not None and high is not None
             keys = [common] if common in totals else list(totals)  # by unit, each has a key of its own
             count = sum(kept[key] for key in keys)
-            found, rest = divmod(sum(totals[key].sums[place] for key in keys) - count * low, high - low)
-            assert rest == 0
-            return found, count
+            least, rest = divmod(COPIES * low + high, COPIES + 1)
+            return sum(totals[key].sums[place] for key in keys) - count * least, count, rest / (COPIES + 1)
     return None
 
 
@@ -88,8 +93,7 @@ def test_one_row_of_a_unit_is_any_of_its_rows(place: str, tmp_path: Path, reques
                 continue
             kept = others_kept(question, engine.totals(question, secret), of_units)
             if kept is not None:
-                chance = 0.5 if of_units else 1 / (COPIES + 1)
-                assert kept[1] == UNITS and stats.binomtest(*kept, chance).pvalue > RARE, (place, one.query, kept, secret.hex())
+                assert kept[1] == UNITS and stats.binomtest(*kept).pvalue > RARE, (place, one.query, kept, secret.hex())
                 told.add(one.query.measure)
     assert told == set(MEASURES) - {"distinct"}
 
@@ -109,8 +113,30 @@ def test_one_value_of_a_unit_is_any_of_its_values(place: str, tmp_path: Path, re
     assert {key: each.rows for key, each in both.items()} == {("CA",): UNITS + 1}
 
 
-VALUES = (0, 1, 2**11, 2**22, 2**33)  # a sum of one row of each unit tells how many rows have which
-ROWS = {"a": (0, 0, 0, 0, 1), "b": (2**11, 2**11, 2**11, 2**22), "c": (2**33,)}
+@pytest.mark.sampled(0, 2)
+@pytest.mark.parametrize("place", everywhere("spark-csv"))
+def test_a_part_of_a_sum_stays_between_what_as_many_rows_add(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Of each unit that has up to four rows of four values."""
+    secret = random.randbytes(32)
+    units = [values for size in range(1, 5) for values in itertools.combinations_with_replacement(range(-2, 2), size)]
+    rows = [{"visitor": str(values), "age": value} for values in units for value in values]
+    source = source_of(
+        place, Table({"visitor": "text", "age": "integer"}, rows), made(tmp_path / "rows"), cluster_of(place, request), "visitor"
+    )
+    steps = (Steps("age", -2, 1, 1.0), Steps("age", -2, 1, 1.0, squared_about=1))
+    with open_source(source, str(tmp_path / "rows" / "file.toml")) as engine:
+        for most in (1, 2, 3):
+            totals = engine.totals(Aggregation("visitor", None, (GroupKey("visitor"),), steps, 1, most), secret)
+            for values in units:
+                total, counted = totals[str(values),], min(len(values), most)
+                assert (total.units, total.rows) == (1, counted)
+                for bounded, each in zip(total.sums, (values, [(value - 1) ** 2 for value in values]), strict=True):
+                    case = (place, most, values, bounded, secret.hex())
+                    assert counted * min(each) <= bounded <= counted * max(each), case
+                    assert abs(bounded * len(each) - counted * sum(each)) < len(each), case
+
+
+ROWS = {"a": (0, 0, 0, 0, 1), "b": (2, 2, 2, 3), "c": (4,)}
 
 
 def chances(groups: int, rows: int) -> dict[tuple[str, int], float]:
@@ -136,26 +162,17 @@ def test_rows_are_drawn_as_is_said(place: str, groups: int, rows: int, tmp_path:
     """Each in its key alike; where there is one key, each over all keys alike."""
     secret = random.randbytes(32)
     table = [{**COMMON, "state": key, "age": value} for key, values in ROWS.items() for value in values]
-    question = Aggregation("visitor", None, (GroupKey("state", tuple(ROWS)),), (Steps("age", 0, 2**33, 1.0),), groups, rows)
+    keys = (GroupKey("state", tuple(ROWS)), GroupKey("", steps=Steps("age", 0, 4, 1.0)))
     with told_apart(place, table, tmp_path, request) as engine:
-        found = engine.totals(question, secret)
+        totals = engine.totals(Aggregation("visitor", None, keys, (), groups, rows), secret)
     expected = chances(groups, rows)
     if groups == 1:
         assert len({round(p / ROWS[key].count(value), 12) for (key, value), p in expected.items()}) == 1
-    for (key,), total in found.items():
-        left = total.sums[0]
-        for value in sorted(VALUES, reverse=True):
-            seen, left = divmod(left, value) if value else (total.rows - sum(counted(total.sums[0])), 0)
-            most = min(rows, ROWS[key].count(value)) if value in ROWS[key] else 0  # type: ignore[arg-type]
-            p = expected.get((key, value), 0.0)  # type: ignore[arg-type]
-            spread = math.sqrt(UNITS * max(most, 1) * p)
-            assert abs(seen - UNITS * p) <= 5.5 * spread + 1e-9, (place, groups, rows, key, value, seen, UNITS * p, secret.hex())
-
-
-def counted(total: int) -> Iterator[int]:
-    for value in sorted(VALUES[1:], reverse=True):
-        seen, total = divmod(total, value)
-        yield seen
+    assert totals.keys() <= expected.keys()
+    for (key, value), p in expected.items():
+        seen = totals[key, value].rows if (key, value) in totals else 0
+        spread = math.sqrt(UNITS * min(rows, ROWS[key].count(value)) * p)
+        assert abs(seen - UNITS * p) <= 5.5 * spread + 1e-9, (place, groups, rows, key, value, seen, UNITS * p, secret.hex())
 
 
 @pytest.mark.long
