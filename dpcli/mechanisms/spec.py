@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.base.errors import InputError
@@ -15,13 +16,20 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 
+class Evidence(IntEnum):
+    """What the cost of a mechanism is based on, the weakest first. A JSON report holds the number."""
+
+    FREE = 0  # somebody states that no private data are used
+    STATED = 1  # somebody states the cost
+    PRICED = 2  # the cost follows from the noise by a theorem
+
+
 class Spec:
     """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
     Attributes of the type:
         example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
-        evidence: What the cost of this type is based on. 2 is noise whose cost a theorem gives, or other entries, in which case the
-            weakest of them counts. 1 is a number that somebody states. 0 is the mere statement that no private data are used.
+        evidence: What the cost of this type is based on. For a type that runs other entries, the weakest of theirs counts.
         needs_delta: Whether no finite epsilon holds at delta = 0. For a type that runs other entries, those entries decide.
         free: Whether the type never uses private data.
         selects: Whether the type is a search that releases only its best run.
@@ -36,7 +44,7 @@ class Spec:
     __slots__ = ()
 
     example: ClassVar[Mapping[str, Any]] = {}
-    evidence: ClassVar[int] = 0
+    evidence: ClassVar[Evidence] = Evidence.FREE
     needs_delta: ClassVar[bool] = False
     free: ClassVar[bool] = False
     selects: ClassVar[bool] = False

@@ -13,7 +13,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.sampling.poisson import with_ends
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import Evidence, Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.logspace import log1p_complex
@@ -47,7 +47,7 @@ class LaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[Evidence] = Evidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-laplace"
     premises: ClassVar[Premises] = (
         SECRET,

@@ -13,7 +13,7 @@ from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import Evidence, Spec
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
@@ -92,7 +92,7 @@ class PostProcessingSpec(Spec):
     Source: Dwork & Roth 2014, Proposition 2.1.
     """
 
-    evidence: ClassVar[int] = 0
+    evidence: ClassVar[Evidence] = Evidence.FREE
     free: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         of_mechanism(
