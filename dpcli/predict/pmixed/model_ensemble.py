@@ -82,7 +82,7 @@ class Paper:
     """The published protocol, whose radius depends on the number of models drawn. It is not a DP guarantee."""
 
     published: Published
-    _radii: dict[int, float] = field(default_factory=dict, init=False)
+    _radii: dict[int, float] = field(default_factory=dict, init=False, compare=False)
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         if not private:
