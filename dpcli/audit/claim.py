@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcli.analysis.account import Account, headline
-from dpcli.analysis.curve import ProfileCurve, corners, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, trade_off
+from dpcli.analysis.trade_off_corners import corners
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
