@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dpcli.file.toml.shown import first_names, quoted
 
 MOST_CHOICES = 160  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
-# For words of three and two letters, the smallest similarity that a wrong or exchanged letter leaves, rounded down.
+# For words of three and two letters: the difflib ratio of two words that differ in one letter, 4/6 and 2/4, rounded down.
 SHORT_CUTOFFS = {3: 0.66, 2: 0.5}
 LONGEST_WORD = 64  # number of characters that are compared
 
