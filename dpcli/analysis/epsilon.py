@@ -25,6 +25,14 @@ FEW_SETTINGS = 16  # up to this number of settings with equal noise and rate, ea
 
 Interval = tuple[float, float]
 
+# The allowed values of each argument: in words, and as a function that returns which values of an array are allowed.
+RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
+    "noise_multiplier": ("numbers > 0", lambda x: (x > 0.0) & (x < math.inf)),
+    "sampling_rate": ("numbers in (0, 1]", lambda x: (x > 0.0) & (x <= 1.0)),
+    "steps": ("whole numbers from 1 to 10^15", lambda x: (x >= 1.0) & (x <= MOST_STEPS) & (x == np.floor(x))),
+    "delta": ("numbers in (0, 0.5]", lambda x: (x > 0.0) & (x <= 0.5)),
+}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Epsilons(Displayed):
@@ -113,15 +121,6 @@ def _adjacency(name: str) -> Adjacency:
     except ValueError:
         choices = ", ".join(adjacency.value for adjacency in Adjacency)
         raise InputError(f"expected an adjacency among {choices}, found {name!r}") from None
-
-
-# The allowed values of each argument: in words, and as a function that returns which values of an array are allowed.
-RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
-    "noise_multiplier": ("numbers > 0", lambda x: (x > 0.0) & (x < math.inf)),
-    "sampling_rate": ("numbers in (0, 1]", lambda x: (x > 0.0) & (x <= 1.0)),
-    "steps": ("whole numbers from 1 to 10^15", lambda x: (x >= 1.0) & (x <= MOST_STEPS) & (x == np.floor(x))),
-    "delta": ("numbers in (0, 0.5]", lambda x: (x > 0.0) & (x <= 0.5)),
-}
 
 
 def _numbers(name: str, value: Any) -> Array:

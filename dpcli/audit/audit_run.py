@@ -33,6 +33,12 @@ from dpcli.numerics.arrays import np
 
 TRIALS, REPLAYS = 1000, 5  # default numbers of runs on each dataset, and of pairs of replayed runs
 
+Steps = tuple[Step, ...]
+SEPARATE_RELEASES = (
+    "sums and noise were compared up to the first step of each run in which the record took part; later steps use different releases, "
+    "whose effects look like a leak, and were not compared"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
@@ -217,13 +223,6 @@ def _trials_audit(request: AuditRequest, function: str) -> Audit:
     plan = trial_plan(function, data, trials, settings.seed, request.folders, settings.scores)
     scores = run_trials(plan, request.jobs, settings.scores, request.progress)
     return two_run_audit(scores, claim, settings, function)
-
-
-Steps = tuple[Step, ...]
-SEPARATE_RELEASES = (
-    "sums and noise were compared up to the first step of each run in which the record took part; later steps use different releases, "
-    "whose effects look like a leak, and were not compared"
-)
 
 
 class Replayable(NamedTuple):

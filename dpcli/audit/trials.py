@@ -26,6 +26,8 @@ PARTS_PER_PROCESS = 40  # number of parts of the work for each process; a part i
 WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
 Progress = Callable[[int, int], None]  # function that receives the number of finished runs and the number of all runs
 
+_WORKER: list[Worker] = []  # contains the worker of this process after `_start_worker`
+
 
 class Trial(NamedTuple):
     """A run on the dataset with the record, or on the dataset without it, and its number there."""
@@ -248,9 +250,6 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
     if type(pair) is not tuple or len(pair) != 2:
         raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")
     return pair
-
-
-_WORKER: list[Worker] = []  # contains the worker of this process after `_start_worker`
 
 
 def _start_worker(plan: TrialPlan) -> None:

@@ -16,6 +16,8 @@ Scale = Literal["linear", "log", "utc"]
 EPOCH = datetime(1970, 1, 1)  # the moment 0 of an axis of dates
 Points = tuple[tuple[float, float], ...]
 
+SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks
+
 
 class Tone(enum.Enum):
     """The role of a colour. A format has a colour for each role, and never distinguishes two things only by colour."""
@@ -264,9 +266,6 @@ def moment(when: datetime) -> float:
 def date_of(value: float) -> datetime:
     """Return the time in UTC of a value on an axis of dates."""
     return EPOCH + timedelta(milliseconds=value)
-
-
-SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:

@@ -29,6 +29,11 @@ BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
 }
 ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
 
+REFUSED = {
+    "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
+}
+BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
+
 
 class ChangeClass(NamedTuple):
     """A class of protected changes: its required and optional fields, and the meaning of a record."""
@@ -43,10 +48,6 @@ CHANGES: dict[str, ChangeClass] = {
     "AddMaxRows": ChangeClass(("max_rows",), (), ROWS),
     "AddRowsWithID": ChangeClass(("id_column",), ("id_space",), IDENTIFIERS),
 }
-REFUSED = {
-    "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
-}
-BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:

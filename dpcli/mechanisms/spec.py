@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Evidence(IntEnum):
-    """What the cost of a mechanism is based on, the weakest first. A JSON report holds the number."""
+    """The basis of the cost of a mechanism, the weakest first. A JSON report holds the number."""
 
     FREE = 0  # somebody states that no private data are used
     STATED = 1  # somebody states the cost

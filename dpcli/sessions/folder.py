@@ -12,6 +12,8 @@ from dpcli.base.extras import require_posix
 LOCK = ".lock"  # name of the lock file in a folder
 LOCK_ATTEMPTS = 100  # number of attempts to lock a folder that other processes repeatedly create and remove
 
+_FORKS = 0  # number of forks between the first process and this one
+
 
 def replace_file(
     path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None
@@ -130,9 +132,6 @@ def _remove_if_empty(folder: str, created: Iterable[str]) -> None:
             os.unlink(os.path.join(folder, LOCK))
             for place in created:
                 os.rmdir(place)
-
-
-_FORKS = 0  # number of forks between the first process and this one
 
 
 def this_process() -> tuple[int, int]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Better = Literal["higher", "lower"]
 
+# The tables that are copied from the file of the sweep to the file of a run.
+RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")
+
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Return whether higher or lower values of the metric are better. Add a finding if `sweep.better` is missing or wrong."""
@@ -50,10 +53,6 @@ def rank(better: Better, value: float) -> float:
     if math.isnan(value):
         return -math.inf
     return -value if better == "lower" else value
-
-
-# The tables that are copied from the file of the sweep to the file of a run.
-RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")
 
 
 @dataclass(frozen=True, slots=True)

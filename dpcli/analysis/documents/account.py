@@ -24,6 +24,10 @@ from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 # Up to MOST_ROWS mechanisms are all in the table. Of more, the ROWS_OF_MANY with the largest shares are, which fit on a screen.
 MOST_ROWS, ROWS_OF_MANY = 60, 20
 
+SETTING_COLUMNS = ("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline")
+BOUND_COLUMNS = ("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason")
+SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
+
 
 def document(
     account: Account,
@@ -226,11 +230,6 @@ def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
     if row.bound is None:
         return {**result, "reason": row.reason}
     return {**result, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
-
-
-SETTING_COLUMNS = ("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline")
-BOUND_COLUMNS = ("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason")
-SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
 
 
 def _sheet(account: Account) -> Sheet:

@@ -57,6 +57,11 @@ STRIP = 22.0  # width, in pixels, of the hatched part of a closed square with wo
 HATCH = 4.0  # distance, in pixels, between two lines of a hatching
 DARK = 3  # first step whose colour is so dark that text on it is white
 
+PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
+BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
+CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
+END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
+
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
@@ -210,12 +215,6 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
     if any(square.closed for square in grid.squares):
         yield Square("", 0, 0, grid.steps[1][0], "", closed=True), grid.closed
-
-
-PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
-BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
-CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
-END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ REFUSED = {
 DISTRIBUTIONS = {shape: distribution for distribution, shape in SHAPES.items()}
 MOST_RUNS = 10**18  # largest number of repetitions of an event
 
+PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -138,7 +140,6 @@ NESTED: dict[str, Nested] = {
     "TruncatedSubsampledGaussianDpEvent": EventReader.truncated,
     "RepeatAndSelectDpEvent": EventReader.selected,
 }
-PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
 
 
 def _has_sample(draft: Draft) -> bool:

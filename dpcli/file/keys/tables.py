@@ -19,6 +19,11 @@ from dpcli.file.keys.words import OneOf, words
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, closest_short
 
+NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
+
+# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
+Others = Mapping[str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -41,10 +46,7 @@ class Member:
         return expected(self.kind, self.rule)
 
 
-NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
 Members = Mapping[str, Member]
-# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
-Others = Mapping[str, str]
 
 
 def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:

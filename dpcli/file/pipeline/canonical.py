@@ -21,6 +21,9 @@ from dpcli.file.toml.findings import Findings, TooMany
 
 FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 
+CALLED = {"federated": "dpcli.rounds, in Python"}  # sections that are not read by a command of the same name
+OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
+
 
 @dataclass(frozen=True, slots=True)
 class MechanismTable:
@@ -87,9 +90,6 @@ class Mechanisms:
 def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
-
-CALLED = {"federated": "dpcli.rounds, in Python"}  # sections that are not read by a command of the same name
-OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
 
 RELEASE: Members = {
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release queries"),

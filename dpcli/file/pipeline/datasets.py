@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 100  # largest number of characters of a name
 
+MOST_SHOWN = 8  # largest number of blocks that a sentence names
+FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # start and end of a ledger's message about blocks
+UNCHECKED = "dpcli did not check that all records lie in the window"
+
 
 def dataset_problems(name: str) -> Iterator[Problem]:
     """Yield the problems of a dataset's name.
@@ -78,11 +82,6 @@ def _require_same_guarantee(dataset: str, first: Pipeline, other: Pipeline) -> N
 
 def _word(value: str | None) -> str:
     return "none" if value is None else quoted(value)
-
-
-MOST_SHOWN = 8  # largest number of blocks that a sentence names
-FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # start and end of a ledger's message about blocks
-UNCHECKED = "dpcli did not check that all records lie in the window"
 
 
 def window_words(privacy: Privacy) -> str:

@@ -16,6 +16,14 @@ from dpcli.file.toml.suggest import closest
 POLICY = "a policy, which dpcli gate reads as --policy"
 SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
+LFS_POINTER = b"version https://git-lfs"
+OPACUS = "import opacus {}"
+SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
+
+FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
+HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # header of a csv file
+READ_BYTES = 4096  # number of bytes at the start of a text that are examined
+
 
 def _policies() -> Mapping[str, Any]:
     """Return the keys of a policy; an empty table if the gate is not installed."""
@@ -77,9 +85,6 @@ class FileKind(NamedTuple):
     command: str = ""
 
 
-LFS_POINTER = b"version https://git-lfs"
-OPACUS = "import opacus {}"
-SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
 EVENT = FileKind(
     "a DpEvent of dp-accounting", "import dp-accounting {} --adjacency add-remove (or the adjacency of its accountant)"
 )
@@ -98,9 +103,6 @@ KEYS: dict[frozenset[str], FileKind] = {
     frozenset({"__function__", "__kwargs__"}): FileKind("an accountant of OpenDP", "import opendp {}"),
     frozenset({"privacy_budget", "protected_changes"}): FileKind("a Session of Tumult Analytics", "import tumult {}"),
 }
-FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
-HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # header of a csv file
-READ_BYTES = 4096  # number of bytes at the start of a text that are examined
 
 
 def looks_like(data: bytes, path: str) -> str | None:

@@ -14,6 +14,8 @@ from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 
+SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
+
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield a problem for each name of a part that does not exist or cannot be a part, and for each cycle of parts."""
@@ -126,9 +128,6 @@ def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
                 yield [*names[names.index(part) :], part]
             elif part not in finished:
                 path[part] = iter(edges.get(part, ()))
-
-
-SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
 
 
 def entries_by_sample(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:

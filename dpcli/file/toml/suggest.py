@@ -64,6 +64,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "double": ("decimal",),
 }
 
+SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
+
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     """Return the known word that `word` most likely stands for; None if none is likely, or there are too many to compare.
@@ -115,9 +117,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `did you mean 'x'` for the closest known word; "" if none is close."""
     meant = closest(word, known)
     return f"did you mean {quoted(meant)}" if meant else ""
-
-
-SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
 def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), schema: bool = False) -> str:

@@ -19,6 +19,8 @@ _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
 
+_WORD = re.compile(r"""[^\s,\]}#='"]+""")
+
 
 class NotToml(Exception):
     """A syntax error of a file, at a line and column counted from 1; 0 if the error has no place."""
@@ -113,7 +115,6 @@ def _place(data: bytes, offset: int) -> tuple[int, int]:
     return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode(errors="replace")) + 1
 
 
-_WORD = re.compile(r"""[^\s,\]}#='"]+""")
 _LITERALS = {
     "True": "write true",
     "False": "write false",

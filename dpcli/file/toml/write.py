@@ -16,6 +16,12 @@ from dpcli.file.toml.positions import KEY_PART, PART, STRING, locate
 from dpcli.file.toml.shown import BARE_KEY, key_text
 from dpcli.file.toml.syntax import NotToml, tables_of
 
+# Patterns of a pair `key = value` whose value can be replaced.
+DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
+WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
+SCALAR = r"[^\s,\]}#\[{]+"
+VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
+
 
 def toml_text(tables: Mapping[str, Any]) -> str:
     """Return tables as a TOML document. Values come first, then tables and arrays of tables. Inner tables are inline."""
@@ -74,13 +80,6 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     list: lambda value: "[" + ", ".join(map(value_text, value)) + "]",
     dict: lambda value: "{ " + ", ".join(_pairs(value)) + " }" if value else "{}",
 }
-
-
-# Patterns of a pair `key = value` whose value can be replaced.
-DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
-WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
-SCALAR = r"[^\s,\]}#\[{]+"
-VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:

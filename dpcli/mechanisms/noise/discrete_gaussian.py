@@ -57,6 +57,8 @@ MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector 
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
 
+Shift = tuple[int, ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteGaussianSpec(Spec):
@@ -386,9 +388,6 @@ def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
     x = np.arange(sensitivity - reach, sensitivity + reach + 1, dtype=float)
     mass = np.exp(-((x - sensitivity) ** 2) / scale)
     return mass / mass.sum() * (1.0 + 1e-13), (2.0 * x * sensitivity - sensitivity * sensitivity) / scale
-
-
-Shift = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ VARIANCE_STEP = 1e-5
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
 
+ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
+
 
 @dataclass(frozen=True, slots=True)
 class TiltedNormal:
@@ -127,9 +129,6 @@ class TiltedCgf:
 
     def rise(self, rise: Array) -> Array:
         return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)
-
-
-ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 
 
 class TiltedRange:

@@ -17,6 +17,8 @@ from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
 
+Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
+
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
@@ -178,9 +180,6 @@ def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[
             if not isinstance(row, Mapping) or row.get(name) is None:
                 raise source.error(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
     return [[row[name] for row in rows] for name in names]
-
-
-Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
 
 
 def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:

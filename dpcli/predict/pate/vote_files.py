@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest sizes in bytes
 
+VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
+
 
 def votes_of(pate: Pate, path: str) -> VoteCounts:
     """Return the votes in the file that the [pate] table of the file at `path` names. Raises InputError if they are not votes."""
@@ -130,7 +132,6 @@ def _parquet(file_path: str, shown: str) -> Any:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".parquet": _parquet}
-VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
 
 
 def read_votes(plan: VotingPlan) -> VoteCounts | None:

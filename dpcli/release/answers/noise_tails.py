@@ -21,6 +21,9 @@ NEGLIGIBLE = 1e-16  # nodes of at most this probability are left out; it is adde
 
 Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x)
 
+TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
+LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law
+
 
 def tail_of(law: NoiseLaw) -> Tail:
     """Return the tail of an integer law as a function of real numbers.
@@ -121,10 +124,6 @@ def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
         rows = slice(start, start + ROWS)
         values[rows] = tail(grid[rows, None] + abs(weight) * nodes[None, :]) @ masses
     return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + omitted, 1.0))
-
-
-TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
-LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law
 
 
 def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:

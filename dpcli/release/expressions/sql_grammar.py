@@ -61,6 +61,14 @@ LONGEST_QUOTE = 60  # largest number of characters of an expression that a messa
 MOST_CHARACTERS = 1_000_000  # largest start and length of substr, a number of 7 digits
 MOST_LISTED = 10_000  # largest number of values in a list in (...)
 
+PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
+PERIODS: tuple[Period, ...] = ("year", "quarter", "month", "week")
+
+# Names that sqlglot gives to the parts of a node with one operand, and with two.
+ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
+
+COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
@@ -460,10 +468,6 @@ def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, le
     raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
 
 
-PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
-PERIODS: tuple[Period, ...] = ("year", "quarter", "month", "week")
-
-
 def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     name = str(node.this.this).lower() if _is_a(node.this, "Var") else ""
     part = next((part for part in PARTS if part == name), None)
@@ -481,16 +485,11 @@ def _read_first_day(reader: SqlReader, node: exp.Expr) -> Scalar:
     return first_day(period, reader.of_type(node.this, "date"))
 
 
-# Names that sqlglot gives to the parts of a node with one operand, and with two.
-ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
-
-
 def _function_of(function: Callable[[Scalar], Scalar], *types: ScalarType) -> NodeMeaning:
     """Return the meaning of a function of one operand, which must have one of these types."""
     return NodeMeaning(lambda reader, node: function(reader.of_type(node.this, *types)), ONE)
 
 
-COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 # The types of a cast, as sqlglot writes them, and the conversions of what is no text.
 CAST_TYPES: dict[str, ScalarType] = {
     "INT": "integer",

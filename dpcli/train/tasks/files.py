@@ -23,6 +23,13 @@ from dpcli.ledger.blocks.rows import RowWindow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
+# Number of units of each type of timestamp in a day.
+PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+# Sets of types that the owners of a file may have. Two equal values of one type are the same owner.
+UNIT_TYPES = ({int}, {str}, {bytes}, {float})
+
 
 class ColumnTable(NamedTuple):
     """The content of a file with columns.
@@ -34,11 +41,6 @@ class ColumnTable(NamedTuple):
 
     names: list[str]
     rows: list[list[Any]]
-
-
-EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
-# Number of units of each type of timestamp in a day.
-PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def text_of(place: str) -> str:
@@ -243,10 +245,6 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
         return result
     in_window = only.judge()
     return require_rows([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
-
-
-# Sets of types that the owners of a file may have. Two equal values of one type are the same owner.
-UNIT_TYPES = ({int}, {str}, {bytes}, {float})
 
 
 def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.generic]:

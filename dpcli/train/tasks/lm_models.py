@@ -20,6 +20,8 @@ from dpcli.train.tasks.user_code import build_model, code_of
 
 SHOWN = 3  # largest number of missing weights that a message names
 
+FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
+
 
 class Prompted(nn.Module):
     """A frozen language model with a soft prompt. A soft prompt consists of trained vectors that precede every text.
@@ -46,9 +48,6 @@ class Prompted(nn.Module):
         prompt = self.prompt(self.places.expand(input_ids.shape[0], -1))
         texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
         return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
-
-
-FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
 
 
 def language_model(train: Language, path: str, adapter: Lora | None = None) -> nn.Module:

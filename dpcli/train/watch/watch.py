@@ -37,7 +37,7 @@ EQUAL_RATES = 1e-9  # largest relative difference of two sampling rates that cou
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a watch knows of one part of the steps. words: as `Watch.report` shows it. was_observed: False if nobody looked at the part."""
+    """An observation of one part of the steps. words: as `Watch.report` shows it. was_observed: False if nobody looked at the part."""
 
     words: str
     was_observed: bool = True
