@@ -1,4 +1,10 @@
-"""Accountants and privacy profiles. An accountant is a function from a composition to its privacy profile, with a few facts about it."""
+"""Accountants and privacy profiles. An accountant is a function from a composition to its privacy profile, with a few facts about it.
+
+A *composition* is a list of steps, each a mechanism with the number of its runs. Its *privacy profile* is delta as a function of epsilon,
+or epsilon as a function of delta; each value is a `Bound`. An accountant that cannot bound a mechanism raises NotRepresentable, and the
+others answer: it never returns a guess. `checked` guards every number that leaves. An accountant that is not `sound` is shown, and decides
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The changes between two pipelines, and the cost of each change when it alone is made to the first pipeline."""
+"""The changes between two pipelines, and the cost of each change when it alone is made to the first pipeline.
+
+A file is compared as TOML tables. An *edit* is one key with its old and its new value; a *change* is a set of edits that are valid only
+together, such as `steps` in place of `epochs`. `dpcli diff` prints the changes, and the gate blames a rise of epsilon on them. So no edit
+may be lost: an edit of an unknown kind is its own change, and only keys on which no epsilon depends (`_free`) are left unpriced.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Releases that first test the stability of the answer: the stability histogram and propose-test-release."""
+"""Releases that first test the stability of the answer: the stability histogram and propose-test-release.
+
+A stability histogram shows the keys whose noisy count exceeds a threshold, so that possible keys need not be known. A unit's *own* keys are
+those that nobody else has: showing one reveals the unit, with a probability that is charged as delta. Propose-test-release answers only if
+a noisy test finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing
+are rounded up, and those of hiding down; the bounds of this file are upper bounds only because of that.
+"""
 
 from __future__ import annotations
 

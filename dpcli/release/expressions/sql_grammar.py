@@ -1,6 +1,9 @@
-"""Parser of the SQL expressions in a file.
+"""Parser of the SQL expressions in a file, such as the `where` of a query or the expression of a computed column.
 
-It converts the syntax tree of sqlglot into scalars. It refuses every kind of node, and every part of a node, that is not in MEANINGS.
+sqlglot turns the text into a tree of nodes, and this module turns the tree into scalars (scalars.py), which every engine computes equally.
+It refuses every kind of node, and every part of a node, that is not in MEANINGS. That list is a whitelist on purpose: an expression reads
+private rows, so nothing may be added that can fail for some values (a failing row would be an answer without noise), that reads another
+row, or that two engines compute differently.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps."""
+"""The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps.
+
+Values are integers (steps) from here to the noise, so that no order of addition changes a sum. A *contribution* is the bound on what one
+unit adds, from which the sensitivity follows. Means and variances are centred: distances from the middle of the range are added, which
+halves what a row can add. query.py says in which order the methods of a measure are called. `answer` sees exact totals: only numbers with
+noise may leave it.
+"""
 
 from __future__ import annotations
 
