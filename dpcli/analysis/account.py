@@ -1,4 +1,10 @@
-"""The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget."""
+"""The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget.
+
+A pipeline becomes *charges* (mechanisms with the number of their runs), a *panel* of accountants bounds their composition, and the smallest
+sound upper bound is the *headline*. Either delta is fixed and epsilon bounded, or the reverse (`quantity` and `at`). `account` fills the
+whole table; `headline` does less work for the same headline, and the gate, the ledger and training use it. Lower bounds are shown only if
+the dominating pairs are attained (`attained`): otherwise the file may cost less.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome."""
+"""The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome.
+
+There are three kinds. *One run*: canaries are put in or left out by coins, and an attacker guesses the coins. *Two runs*: many runs with
+and without one record, told apart by a score. *Replay*: steps of a program are repeated with and without the record, and sums and noise are
+compared with what the file declares. The claim must be about the change that the audit makes (`varied`): an audit of added records says
+nothing about a claim for replaced ones.
+"""
 
 from __future__ import annotations
 

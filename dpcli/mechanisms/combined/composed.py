@@ -1,4 +1,10 @@
-"""Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`)."""
+"""Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`).
+
+A *part* is a mechanism with the number of its runs. Composed costs add up, each representation in its own way: epsilons with a split of
+delta, Renyi divergences, losses of dominating pairs. Disjoint parts cost as much as the worst of them, since one record is in one part; a
+replaced record may change two. `ComposedSpec` is an entry that names other entries, which share one sample: sampling then amplifies the
+whole group once, and never each member separately.
+"""
 
 from __future__ import annotations
 

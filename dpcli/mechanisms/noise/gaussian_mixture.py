@@ -1,4 +1,10 @@
-"""Gaussian noise on a sum to which one record contributes a random amount."""
+"""Gaussian noise on a sum to which one record contributes a random amount.
+
+A record draws its contribution from a public distribution: *shifts* (contributions over the standard deviation) with *weights* (their
+probabilities). The pair is then a mixture of Gaussians, which costs less than its largest shift alone, as nobody sees what was drawn. A
+group of records is the mixture of the sum of their draws. Whatever shortens a mixture must move weight to larger shifts, never to smaller
+ones; the bounds then only grow, and `_rounds_up` takes back the claim that they are attained.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Readers of .csv, .parquet and .jsonl files, and checks of the owners of records.
 
-No error message quotes a value of the data, because the data are private.
+An *owner* is whom a record belongs to; a *window* is a part of the data by days or blocks, and rows outside of it are never returned. A
+*unit* is an owner or, if a ledger has blocks, an owner in a block. No error message quotes a value of the data, because the data are
+private; a message names the line instead. The readers must not guess: two columns of one name, or owners of two types, would silently make
+two people of one.
 """
 
 from __future__ import annotations
