@@ -170,7 +170,7 @@ def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, 
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges for a number of runs of a pipeline. Raises InputError as `account` does."""
+    """Return the charges for a number of runs of a pipeline. Raises InputError if the pipeline contradicts itself."""
     return repeated(resolve(pipeline, _checked_group(group_size)), runs)
 
 
@@ -183,7 +183,7 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError as `account` does."""
+    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError if no delta is stated or one is out of range."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
@@ -206,7 +206,9 @@ def sound_profiles(
 
     accountants: names of the accountants, of which unsound ones are skipped; None for all.
 
-    Raises InputError as `account` does. Evaluating a profile raises NotRepresentable if the accountant has no answer.
+    Raises InputError if an accountant is unknown, or the pipeline contradicts itself.
+
+    Evaluating a profile raises NotRepresentable if the accountant has no answer.
     """
     from dpcli.analysis.adaptive_cap import binding_charges
 

@@ -229,7 +229,7 @@ def calibration_of(
     quantity: str = "epsilon",
     wording: str = "epsilon",
 ) -> Calibration:
-    """Return the calibration of a parameter to a target bound. Raises InputError and CannotCertify as `calibrate` does."""
+    """Return the calibration to a target bound. Raises CannotCertify if no value meets it, InputError if a section contradicts it."""
     largest = largest_value(bounds.pipeline, solve)
     first_count = stated_count(bounds.pipeline, bounds.targets)
     value, cheaper, adjacent = search(bounds, target, solve, largest, first_count, wording)

@@ -47,7 +47,7 @@ def calibrate_goal(
 
     The arguments other than `goal` are those of `calibrate`.
 
-    Raises InputError as `calibrate` does, and CannotCertify if no value meets the goal.
+    Raises InputError if there is no candidate to solve for, or there are several, and CannotCertify if no value meets the goal.
     """
 
     def measure(candidate: Pipeline, _: float) -> ValuedBound:

@@ -276,7 +276,7 @@ def _needs_more(mechanism: Mechanism) -> bool:
 
 
 def _at_floors(parts: Parts, delta: float) -> float:
-    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable as `split_delta` does."""
+    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable if they exceed `delta`."""
     split_delta(parts, delta)
     return _sum_at_floors(parts)
 

@@ -260,7 +260,7 @@ def connected(spill: SpillFolder) -> Any:
 
 
 def public_paths(table: SourceTable) -> tuple[str, ...]:
-    """Return the paths of the files that are joined with a table. Raises as `public_file` does."""
+    """Return the paths of the files that are joined with a table. Raises InputError if one is no csv or parquet file."""
     return tuple(path for join in table.joins if join.path is not None for path in public_file(join.path, table.folder).paths)
 
 

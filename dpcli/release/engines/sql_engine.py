@@ -42,7 +42,7 @@ class SqlEngine:
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
         """Prepare for the totals of these aggregations alone. An engine that copies its table then copies only the columns that they read.
 
-        No row is read. Raises InputError as `check` does.
+        No row is read. Raises InputError if an expression is refused, or a column is missing or has another type.
         """
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:

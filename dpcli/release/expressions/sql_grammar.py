@@ -98,7 +98,7 @@ class Expressions:
         return SqlReader(self, key, self.depth).scalar(parse_expression(text, key))
 
     def condition(self, text: str, key: str) -> Scalar:
-        """Return the scalar of a condition, which is true, false or unknown. Raises InputError as `scalar` does."""
+        """Return the scalar of a condition, which is true, false or unknown. Raises InputError if the text is no allowed condition."""
         scalar = self.scalar(text, key)
         if scalar.type != "boolean":
             raise InputError(f"{key}: expected a condition, found an expression of type {scalar.type}")
