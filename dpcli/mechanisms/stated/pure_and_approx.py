@@ -1,4 +1,9 @@
-"""Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing."""
+"""Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing.
+
+Somebody states a number, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows. For epsilon that is
+*randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with probability delta. So the
+pairs are attained by something that the statement allows, and lower bounds say what can be proved from it, not what the true release costs.
+"""
 
 from __future__ import annotations
 
