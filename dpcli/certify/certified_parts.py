@@ -2,7 +2,8 @@
 
 `certified_parts` converts each mechanism into a part, which is the dominating pair of a mechanism in the form that checker.py reads. Noise,
 sensitivities, rates and epsilons are the decimals and fractions of the file wherever the accountants use them as stated. A number that the
-accountants compute is taken from them, rounded up, and the certificate lists it as an assumption.
+accountants compute is taken from them, rounded up, and the certificate lists it as an assumption. `line` is a line of the bill
+(`BillLine`): a mechanism with its count, and the entries from which its exact numbers are read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The steps are: bytes to text and TOML tables; tables with lists and [defaults] expanded into one entry each; values and findings for each
 key; and the `Pipeline`, if nothing is wrong. A *finding* is a problem with its key, and becomes a `Diagnostic` with line and column. `load`
 is strict, as all commands that charge or price are; `examine` also returns a pipeline with wrong sections, for lint. Nothing is guessed: a
-key that is unknown or wrong refuses the file.
+key that is unknown or wrong refuses the file. `path` is the name of the file in messages.
 """
 
 from __future__ import annotations

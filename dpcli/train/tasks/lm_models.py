@@ -1,6 +1,7 @@
 """The language models that training uses.
 
-The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT.
+The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT. `path` is the
+path of the training file: relative names start from its folder, and messages begin with it.
 """
 
 from __future__ import annotations
