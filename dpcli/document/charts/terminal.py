@@ -1,9 +1,4 @@
-"""The format terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille.
-
-A character cell holds several dots (2 x 4 in braille). Positions are in cells with y downwards; where labels.py places a label, they are
-converted to its pixels (ACROSS, DOWN). A grid is drawn with one character for each square. Lines and names may move or be cut to fit the
-width; the numbers in notes and tables are the ones to rely on.
-"""
+"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille."""
 
 from __future__ import annotations
 
