@@ -1,4 +1,9 @@
-"""The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples)."""
+"""The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples).
+
+Settings with equal noise and rate share work: one contour integral (numerics/contour) answers many pairs of steps and delta, and as epsilon
+grows with the steps, bounds at two numbers of steps hold for all between them. An interval that is wider than the tolerance is computed
+again by itself. `upper` is what may be claimed; `lower` says how much of it is due to the computation.
+"""
 
 from __future__ import annotations
 

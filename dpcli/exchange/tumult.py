@@ -1,4 +1,9 @@
-"""Import from and export to Tumult Analytics 0.21. The budget of a Session corresponds to a stated guarantee in a pipeline file."""
+"""Import from and export to Tumult Analytics 0.21. The budget of a Session corresponds to a stated guarantee in a pipeline file.
+
+A *Session* answers queries until its budget is spent; a *protected change* says what one unit may change in each table. As one unit may
+change all tables at once, their rows are added up, and identifiers of one space are counted once. The queries themselves are not part of
+the record, so the file states the whole budget, spent or not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Entries that depend on each other: entries that are parts of others, and entries that share a sample."""
+"""Entries that depend on each other: entries that are parts of others, and entries that share a sample.
+
+A *part* is an entry that another one names: it is charged there, and by itself costs nothing. A *sample* with a name is drawn once and read
+by several entries, which must then agree on how it is drawn. A part that does not exist, a cycle, or two draws under one name would make
+the account leave out a cost, so each is a finding.
+"""
 
 from __future__ import annotations
 

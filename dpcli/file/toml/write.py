@@ -1,4 +1,9 @@
-"""Writing TOML: tables as text, and edits of a document that keep its comments, order and spacing."""
+"""Writing TOML: tables as text, and edits of a document that keep its comments, order and spacing.
+
+`toml_text` writes new documents. `edited` and `renamed` change values or names in the text of an existing one, by patterns and positions.
+Patterns cannot be right for every document, so the result is parsed again and must contain exactly the old tables with the change;
+otherwise the edit is refused and the user is told the key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""k-ary randomised response: each record's category is reported with some probability, and otherwise another one at random."""
+"""k-ary randomised response: each record's category is reported with some probability, and otherwise another one at random.
+
+A *category* is one of k declared values. The true one is reported with odds e^epsilon against each other one. Every report is released, so
+the cost does not depend on other records, and two versions of a record attain the pair. Whether somebody takes part is visible, so
+add-remove makes no sense here; a blanked record reports a uniform category (`BlankedResponse`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Mechanisms that are chosen at random and revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`)."""
+"""Mechanisms that are chosen at random and revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`).
+
+The *label* is the random choice. Revealing it can only help an attacker, so the bounds also hold for a hidden choice, and then they are not
+attained. `LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that suits it
+best. A member that dominates the release only sometimes must not be listed.
+"""
 
 from __future__ import annotations
 

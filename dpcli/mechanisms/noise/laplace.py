@@ -1,4 +1,9 @@
-"""Laplace noise without sampling, and the mechanism type "laplace"."""
+"""Laplace noise without sampling, and the mechanism type "laplace".
+
+`LaplaceSpec` holds the keys, `Laplace` is the mechanism, and `LaplaceLoss` the privacy loss of its pair: two Laplace laws whose centres are
+epsilon scales apart. The loss has an atom at each end and a density in between, so that its CGF, tails and outcomes are closed forms.
+Formulas are written so that nothing cancels: n steps multiply every rounding error by n. With sampling, laplace_mixture.py takes over.
+"""
 
 from __future__ import annotations
 

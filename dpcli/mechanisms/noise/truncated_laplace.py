@@ -1,4 +1,9 @@
-"""Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace"."""
+"""Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
+
+As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta.
+Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the exact pair (its docstring has the densities); a smaller
+move costs less, by the proof in `truncated_laplace`.
+"""
 
 from __future__ import annotations
 
