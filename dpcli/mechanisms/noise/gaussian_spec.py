@@ -1,4 +1,9 @@
-"""The mechanism type "gaussian", and Gaussian noise on a Poisson sample, which is the mechanism of DP-SGD."""
+"""The mechanism type "gaussian", and Gaussian noise on a Poisson sample, which is the mechanism of DP-SGD.
+
+mu is one record's contribution over the standard deviation of the noise. Under add-remove the pair of a sampled step is ((1 - q) N(0, 1) +
+q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
+needs the noise to be stated relative to C. A group of records is a mixture over how many of them were drawn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace"."""
+"""Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace".
+
+Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type.
+Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`). Two-sided geometric noise is another name of
+discrete Laplace noise. Probabilities of showing are rounded up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The base class of all engines: an open table that answers each aggregation by one SQL statement."""
+"""The base class of all engines: an open table that answers each aggregation by one SQL statement.
+
+A subclass opens a table, reports its columns (`_find`), and runs a statement (`_rows`); sql_statement.py writes it. Totals are exact
+integers and private: only aggregated numbers leave an engine. All engines must give the same totals for the same rows, and no message may
+contain the engine's own words, which may quote a row.
+"""
 
 from __future__ import annotations
 
