@@ -1,4 +1,8 @@
-"""Discrete Laplace noise, also called two-sided geometric noise, on integers."""
+"""Discrete Laplace noise, also called two-sided geometric noise, on integers.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 

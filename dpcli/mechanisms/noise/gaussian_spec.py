@@ -3,6 +3,10 @@
 mu is one record's contribution over the standard deviation of the noise. Under add-remove the pair of a sampled step is ((1 - q) N(0, 1) +
 q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
 needs the noise to be stated relative to C. A group of records is a mixture over how many of them were drawn.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
+losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys,
+and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 `LaplaceSpec` holds the keys, `Laplace` is the mechanism, and `LaplaceLoss` the privacy loss of its pair: two Laplace laws whose centres are
 epsilon scales apart. The loss has an atom at each end and a density in between, so that its CGF, tails and outcomes are closed forms.
 Formulas are written so that nothing cancels: n steps multiply every rounding error by n. With sampling, laplace_mixture.py takes over.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
+tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

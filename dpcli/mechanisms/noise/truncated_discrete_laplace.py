@@ -3,6 +3,10 @@
 Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type.
 Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`). Two-sided geometric noise is another name of
 discrete Laplace noise. Probabilities of showing are rounded up.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys, and `resolve` makes the
+mechanism.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Values are integers (steps) from here to the noise, so that no order of addition changes a sum. A *contribution* is the bound on what one
 unit adds, from which the sensitivity follows. Means and variances are centred: distances from the middle of the range are added, which
-halves what a row can add. query.py says in which order the methods of a measure are called. `answer` sees exact totals: only numbers with
-noise may leave it.
+halves what a row can add. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced,
+`aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact totals: only numbers
+with noise may leave it.
 """
 
 from __future__ import annotations

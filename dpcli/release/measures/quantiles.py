@@ -2,7 +2,8 @@
 
 A *candidate* is a step of the grid, and its *score* says how far its rank is from the wanted share of the rows. The exponential mechanism
 chooses a candidate with odds that fall with the score; its cost follows from the *score range*, the largest change of a difference of two
-scores. query.py says in which order the methods of a measure are called.
+scores. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums
+that an engine computes, and `answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations
