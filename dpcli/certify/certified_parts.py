@@ -54,41 +54,6 @@ Part = dict[str, Any]  # a pair in the checker's form: "kind", and its parameter
 Converted = tuple[Part, tuple[str, ...]]  # a part, and the assumptions about its pair
 Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # the items of each part, which are hashable, and its count
 
-# What a certificate assumes of the pairs. `dpcli explain` has the proofs that no paper has.
-COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
-GAUSSIAN = "Gaussian noise is dominated by its shift in one coordinate (Balle, Wang 2018, arXiv:1805.06530)"
-LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcli explain laplace)"
-TWO_POINTS = "randomised response dominates what is (epsilon, delta)-DP (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776)"
-INTEGERS = "discrete Laplace noise is dominated by its whole shift in one coordinate (dpcli explain discrete-laplace)"
-ONE_INTEGER = "discrete Gaussian noise on one integer (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)"
-NEARLY_GAUSSIAN = (
-    "discrete Gaussian noise is a random rounding of Gaussian noise of variance sigma^2 - 5 (dpcli explain discrete-gaussian)"
-)
-INTEGERS_OF_VECTOR = "discrete Gaussian noise on integers that move by v is |v|^2 / (2 sigma^2)-zCDP (arXiv:2004.00010, Theorem 14)"
-SUM_OF_INTEGERS = (
-    "the sum of {} discrete Gaussians costs no more than one of a slightly smaller variance, as the accountants take it"
-)
-RANGE = "choices have the stated bounded range (Dong, Durfee, Rogers 2020, arXiv:1909.13830)"
-RESPONSE = "randomised response has the stated epsilon"
-SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11)"
-REPLACED = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain gaussian)"
-REPLACED_LAPLACE = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain laplace)"
-REPLACED_ATOMS = "a replaced record on a sample is dominated by the pair of its inclusion, mirrored (dpcli explain poisson)"
-FIXED_SIZE = "every sample of the stated size is as likely as any other (Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087)"
-DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
-GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
-
-NEAR = Fraction(1, 10**11)  # relative difference of two mu^2 that rounding explains: the accountants round mu up by up to 1e-12
-READING = Fraction(1, 10**12)  # relative difference of a ratio in exact arithmetic and in doubles that rounding explains
-ROUNDING = Fraction(1, 10**14)  # bounds the relative error of a quotient and a few roots of doubles; 4e-16 was seen
-REACH = 16.0  # standard deviations of a discrete Gaussian whose outcomes the checker adds up; about e^-128 of its mass lies beyond
-
-# Mechanisms that `_sampled` refuses: a Gaussian on a sample has a type of its own, and nothing follows for a sample from a rho alone.
-NEVER_SAMPLED = (PoissonSampled, Gaussian, NearlyGaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
-_STATED = (Pure, StatedPure, RandomizedResponse)
-# Mechanisms whose pairs are their own mirror images, as REPLACED_ATOMS needs.
-MIRRORED = (*_STATED, MayFail, DiscreteLaplace, DiscreteGaussian)
-
 
 @dataclass(frozen=True, slots=True)
 class CertifiedParts:
@@ -280,8 +245,39 @@ def _spec(line: BillLine) -> Spec | None:
     return line.entries[0].spec if len(line.entries) == 1 else None
 
 
+# What a certificate assumes of the pairs. `dpcli explain` has the proofs that no paper has.
+COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
+GAUSSIAN = "Gaussian noise is dominated by its shift in one coordinate (Balle, Wang 2018, arXiv:1805.06530)"
+LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcli explain laplace)"
+TWO_POINTS = "randomised response dominates what is (epsilon, delta)-DP (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776)"
+INTEGERS = "discrete Laplace noise is dominated by its whole shift in one coordinate (dpcli explain discrete-laplace)"
+ONE_INTEGER = "discrete Gaussian noise on one integer (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)"
+NEARLY_GAUSSIAN = (
+    "discrete Gaussian noise is a random rounding of Gaussian noise of variance sigma^2 - 5 (dpcli explain discrete-gaussian)"
+)
+INTEGERS_OF_VECTOR = "discrete Gaussian noise on integers that move by v is |v|^2 / (2 sigma^2)-zCDP (arXiv:2004.00010, Theorem 14)"
+SUM_OF_INTEGERS = (
+    "the sum of {} discrete Gaussians costs no more than one of a slightly smaller variance, as the accountants take it"
+)
+RANGE = "choices have the stated bounded range (Dong, Durfee, Rogers 2020, arXiv:1909.13830)"
+RESPONSE = "randomised response has the stated epsilon"
+SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11)"
+REPLACED = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain gaussian)"
+REPLACED_LAPLACE = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain laplace)"
+REPLACED_ATOMS = "a replaced record on a sample is dominated by the pair of its inclusion, mirrored (dpcli explain poisson)"
+FIXED_SIZE = "every sample of the stated size is as likely as any other (Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087)"
+DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
+GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
+
+
 class AsComputed(str):
     """An assumption that a number is as the accountants computed it. Such a number is rounded up, so no lower bound follows from it."""
+
+
+NEAR = Fraction(1, 10**11)  # relative difference of two mu^2 that rounding explains: the accountants round mu up by up to 1e-12
+READING = Fraction(1, 10**12)  # relative difference of a ratio in exact arithmetic and in doubles that rounding explains
+ROUNDING = Fraction(1, 10**14)  # bounds the relative error of a quotient and a few roots of doubles; 4e-16 was seen
+REACH = 16.0  # standard deviations of a discrete Gaussian whose outcomes the checker adds up; about e^-128 of its mass lies beyond
 
 
 def _exact(value: float) -> Fraction:
@@ -557,6 +553,11 @@ def _may_fail(mechanism: MayFail, line: BillLine, neighbours: Neighbours, datase
     return {**part, "delta": str(_at_least(mechanism.delta))}, assumed
 
 
+# Mechanisms that `_sampled` refuses: a Gaussian on a sample has a type of its own, and nothing follows for a sample from a rho alone.
+NEVER_SAMPLED = (PoissonSampled, Gaussian, NearlyGaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
+_STATED = (Pure, StatedPure, RandomizedResponse)
+# Mechanisms whose pairs are their own mirror images, as REPLACED_ATOMS needs.
+MIRRORED = (*_STATED, MayFail, DiscreteLaplace, DiscreteGaussian)
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,
     SampledGaussian: _sampled_gaussian,

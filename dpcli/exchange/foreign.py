@@ -1,10 +1,4 @@
-"""Common code of all imports: tables of other libraries with a check of every field, and the text of the new pipeline file.
-
-A `ForeignTable` wraps one table of a record; each reader lists the fields that it understands, and any other field is refused or named by
---ignore. `Asserted` holds what the user states because the record does not. If record and user contradict each other, nothing is written. A
-missing key of [privacy] becomes a comment with NOT STATED. Tables that dpcli export wrote are believed only if exporting them again gives
-the same record.
-"""
+"""Common code of all imports: tables of other libraries with a check of every field, and the text of the new pipeline file."""
 
 from __future__ import annotations
 
