@@ -199,10 +199,8 @@ def _curve_of_case(
         curve.upper[epsilons >= by_name["basic"].epsilon(0.0)] = 0.0
     names = [name for name in TWO_SIDED if name in by_name]
     if "exact" in by_name and _sums_atoms(by_name["exact"].profile):
-        names = [
-            *(name for name in names if name != "exact"),
-            "exact",
-        ]  # contours of sums of atoms take long; a grid is narrow enough
+        names.remove("exact")
+        names.append("exact")  # last, as contours of sums of atoms take long, and a grid is narrow enough
     for name in names:
         bounds, own = TWO_SIDED[name], by_name[name]
         least_cells = QUESTION if own.accountant.fallback else 0.0  # the fallback may always do the work of one question

@@ -20,19 +20,19 @@ from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Standing
-from dpcli.mechanisms.spec import Evidence
+from dpcli.mechanisms.spec import CostEvidence
 
 ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
 # The evidence for the cost of a mechanism in words, in the present and in the past tense.
 EVIDENCE_NOW = {
-    Evidence.FREE: "claims to be free",
-    Evidence.STATED: "states its own cost",
-    Evidence.PRICED: "has a cost that follows from its noise",
+    CostEvidence.FREE: "claims to be free",
+    CostEvidence.STATED: "states its own cost",
+    CostEvidence.PRICED: "has a cost that follows from its noise",
 }
 EVIDENCE_BEFORE = {
-    Evidence.FREE: "claimed to be free",
-    Evidence.STATED: "stated its own cost",
-    Evidence.PRICED: "had a cost that followed from its noise",
+    CostEvidence.FREE: "claimed to be free",
+    CostEvidence.STATED: "stated its own cost",
+    CostEvidence.PRICED: "had a cost that followed from its noise",
 }
 
 
@@ -91,9 +91,9 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collect
         return False
     entry = entries[edit.name]
     is_sampled = entry.sampling is not None
-    if entry.spec.evidence == Evidence.FREE or entry.partition is not None or (removed_kinds and is_sampled):
+    if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_kinds and is_sampled):
         return True
-    has_claim = entry.spec.evidence < Evidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
+    has_claim = entry.spec.evidence < CostEvidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
     return has_claim and (is_cheap or "query" in removed_kinds)
 
 
@@ -112,7 +112,7 @@ def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     kind: type = type(entry.spec)
     spec_members = members_of(kind)
     member = spec_members.get(key) or members_of(Entry).get(key)
-    states_cost = key in spec_members and bool(entry.spec.evidence < Evidence.PRICED)
+    states_cost = key in spec_members and bool(entry.spec.evidence < CostEvidence.PRICED)
     return member is None or member.claim or states_cost
 
 
@@ -137,7 +137,7 @@ def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
     return {name: Standing(entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
 
 
-def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> Evidence:
+def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> CostEvidence:
     parts = (entries[name] for name in part_names(entry.spec) if name in entries)
     return min((entry.spec.evidence, *(_evidence(part, entries) for part in parts)))
 

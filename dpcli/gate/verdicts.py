@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Path
-from dpcli.mechanisms.spec import Evidence
+from dpcli.mechanisms.spec import CostEvidence
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -31,7 +31,7 @@ class Standing(NamedTuple):
     """The type of an entry, and the evidence for its cost. In JSON, it is a list of the two."""
 
     type: str
-    evidence: Evidence
+    evidence: CostEvidence
 
 
 class PlannedRuns(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 
-class Evidence(IntEnum):
+class CostEvidence(IntEnum):
     """The basis of the cost of a mechanism, the weakest first. A JSON report holds the number."""
 
     FREE = 0  # somebody states that no private data are used
@@ -50,7 +50,7 @@ class Spec:
     __slots__ = ()
 
     example: ClassVar[Mapping[str, Any]] = {}
-    evidence: ClassVar[Evidence] = Evidence.FREE
+    evidence: ClassVar[CostEvidence] = CostEvidence.FREE
     needs_delta: ClassVar[bool] = False
     free: ClassVar[bool] = False
     selects: ClassVar[bool] = False

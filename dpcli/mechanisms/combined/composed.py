@@ -26,7 +26,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_sum
 from dpcli.numerics.work import shared
@@ -175,7 +175,7 @@ class ComposedSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]

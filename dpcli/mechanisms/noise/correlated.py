@@ -41,7 +41,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
@@ -57,7 +57,7 @@ SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST_ST
 class CorrelatedSpec(Spec):
     """Keys of every matrix mechanism. `steps` of the entry is the number of repetitions of the whole run, with fresh noise."""
 
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,

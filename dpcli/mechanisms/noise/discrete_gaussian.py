@@ -26,7 +26,7 @@ from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
@@ -89,7 +89,7 @@ class DiscreteGaussianSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,

@@ -25,7 +25,7 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.tails import single_epsilon_upper
@@ -125,7 +125,7 @@ class GaussianMixtureSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,

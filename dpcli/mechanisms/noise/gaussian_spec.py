@@ -24,7 +24,7 @@ from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
 from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
@@ -126,7 +126,7 @@ class GaussianSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 40.0}
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-gaussian"
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

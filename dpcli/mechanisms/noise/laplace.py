@@ -22,7 +22,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.sampling.poisson import with_ends
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.logspace import log1p_complex
@@ -56,7 +56,7 @@ class LaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-laplace"
     premises: ClassVar[Premises] = (
         SECRET,

@@ -24,7 +24,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
 from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
 from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, ROUNDING, stated_once
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure
 from dpcli.numerics.logspace import log_add, log_expm1
@@ -54,7 +54,7 @@ class TruncatedDiscreteLaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
-    evidence: ClassVar[Evidence] = Evidence.PRICED
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

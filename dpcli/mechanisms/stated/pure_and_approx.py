@@ -22,7 +22,7 @@ from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.spec import Evidence, Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
@@ -101,7 +101,7 @@ class PostProcessingSpec(Spec):
     Source: Dwork & Roth 2014, Proposition 2.1.
     """
 
-    evidence: ClassVar[Evidence] = Evidence.FREE
+    evidence: ClassVar[CostEvidence] = CostEvidence.FREE
     free: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         of_mechanism(
