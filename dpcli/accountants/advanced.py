@@ -135,7 +135,7 @@ def _expm1(epsilon: float) -> float:
 
 
 def classical_mean(epsilon: float) -> float:
-    """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises as `_expm1` does."""
+    """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises NotRepresentable on overflow."""
     return epsilon * _expm1(epsilon)
 
 

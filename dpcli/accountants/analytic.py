@@ -17,12 +17,12 @@ MU_ROUNDING = 8e-16  # more than the relative rounding error of `gaussian_sum`, 
 
 
 def composed_mu(steps: Steps, view: Callable[[Mechanism], float]) -> float:
-    """Return mu of the composition, from the mu that `view` returns for each mechanism. Raises as `views` does."""
+    """Return mu of the composition, from the mu that `view` returns for each mechanism. Raises NotRepresentable if one has none."""
     return gaussian_sum([(count, mu) for (_, count), mu in zip(steps, views(steps, view), strict=True)])
 
 
 def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
-    """Return each step's share of the sum of squares of mu. Raises as `views` does."""
+    """Return each step's share of the sum of squares of mu. Raises NotRepresentable if a mechanism has no mu."""
     mus = views(steps, view)
     largest = max(mus, default=0.0) or 1.0
     return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
@@ -38,7 +38,7 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Return mu of the composition, rounded to nearest. Raises as `views` does."""
+        """Return mu of the composition, rounded to nearest. Raises NotRepresentable if a mechanism has no mu."""
         return composed_mu(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:

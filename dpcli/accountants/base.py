@@ -1,4 +1,10 @@
-"""Accountants and privacy profiles. An accountant is a function from a composition to its privacy profile, with a few facts about it."""
+"""Accountants and privacy profiles. An accountant is a function from a composition to its privacy profile, with a few facts about it.
+
+A *composition* is a list of steps, each a mechanism with the number of its runs. Its *privacy profile* is delta as a function of epsilon,
+or epsilon as a function of delta; each value is a `Bound`. An accountant that cannot bound a mechanism raises NotRepresentable, and the
+others answer: it never returns a guess. `checked` guards every number that leaves. An accountant that is not `sound` is shown, and decides
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +87,7 @@ class PrivacyProfile:
     def shares(self, delta: float) -> tuple[float, ...]:
         """Return each step's share of the quantity that this accountant adds up, at `delta`.
 
-        The shares add up to 1, or are all 0 if the quantity is 0. Raises NotRepresentable as `epsilon` does.
+        The shares add up to 1, or are all 0 if the quantity is 0. Raises NotRepresentable if there is no bound at `delta`.
         """
         raise InternalError(f"{type(self).__name__} has no shares")
 
@@ -334,12 +340,12 @@ def require_approx_dp(steps: Steps) -> None:
 
 
 def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
-    """Return the count times `view` of the mechanism, for each step. Raises as `views` does."""
+    """Return the count times `view` of the mechanism, for each step. Raises NotRepresentable if a mechanism has no such view."""
     return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]
 
 
 def rho_of(steps: Steps) -> float:
-    """Return the sum of the stated rho (zCDP) of all runs, rounded up. Raises as `views` does."""
+    """Return the sum of the stated rho (zCDP) of all runs, rounded up. Raises NotRepresentable if a mechanism has no rho."""
     steps = merged(steps)
     rhos = views(steps, lambda mechanism: mechanism.zcdp())
     return total((count, rho) for (_, count), rho in zip(steps, rhos, strict=True))

@@ -40,7 +40,7 @@ class RenyiCurve:
 def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
     """Return the `rdp` of each mechanism at `orders` > 1. Mechanisms of one family of losses are computed together.
 
-    Raises as `views` does.
+    Raises NotRepresentable if a mechanism has no Renyi curve.
     """
     if len(steps) < MANY:
         return views(steps, lambda mechanism: mechanism.rdp(orders))

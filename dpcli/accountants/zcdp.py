@@ -33,7 +33,7 @@ class ZcdpProfile(PrivacyProfile):
     steps: Steps
 
     def rho(self) -> float:
-        """Return the total rho. Raises as `views` does."""
+        """Return the total rho. Raises NotRepresentable if a mechanism has none."""
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:

@@ -1,4 +1,10 @@
-"""The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget."""
+"""The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget.
+
+A pipeline becomes *charges* (mechanisms with the number of their runs), a *panel* of accountants bounds their composition, and the smallest
+sound upper bound is the *headline*. Either delta is fixed and epsilon bounded, or the reverse (`quantity` and `at`). `account` fills the
+whole table; `headline` does less work for the same headline, and the gate, the ledger and training use it. Lower bounds are shown only if
+the dominating pairs are attained (`attained`): otherwise the file may cost less.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +170,7 @@ def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, 
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges for a number of runs of a pipeline. Raises InputError as `account` does."""
+    """Return the charges for a number of runs of a pipeline. Raises InputError if the pipeline contradicts itself."""
     return repeated(resolve(pipeline, _checked_group(group_size)), runs)
 
 
@@ -177,7 +183,7 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError as `account` does."""
+    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError if no delta is stated or one is out of range."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
@@ -200,7 +206,9 @@ def sound_profiles(
 
     accountants: names of the accountants, of which unsound ones are skipped; None for all.
 
-    Raises InputError as `account` does. Evaluating a profile raises NotRepresentable if the accountant has no answer.
+    Raises InputError if an accountant is unknown, or the pipeline contradicts itself.
+
+    Evaluating a profile raises NotRepresentable if the accountant has no answer.
     """
     from dpcli.analysis.adaptive_cap import binding_charges
 

@@ -25,7 +25,7 @@ def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> t
 
     They are the mechanisms of the pipeline. For an adaptive pipeline they are its cap, which is fixed before the first output.
 
-    Raises InputError if an adaptive pipeline has no cap, and as `resolve` does.
+    Raises InputError if an adaptive pipeline has no cap, or the pipeline contradicts itself.
     """
     charges = resolve(pipeline, group_size)
     if not pipeline.privacy.adaptive:

@@ -1,4 +1,8 @@
-"""The comparison of a pipeline's cost with its budget: with a cap on epsilon at a delta, and with a cap on rho (zCDP)."""
+"""The comparison of a pipeline's cost with its budget: with a cap on epsilon at a delta, and with a cap on rho (zCDP).
+
+A cost that cannot be certified gives the verdict "unknown", which counts as over the budget. Costs are upper bounds; a cost may exceed its
+cap only by what the rounding of sums explains (ROUNDING), since a file that was calibrated to a cap must pass it.
+"""
 
 from __future__ import annotations
 

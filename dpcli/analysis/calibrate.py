@@ -1,4 +1,10 @@
-"""Calibration: a search for the cheapest value of one parameter that meets a target epsilon. The answer is rounded to the safe side."""
+"""Calibration: a search for the cheapest value of one parameter that meets a target epsilon. The answer is rounded to the safe side.
+
+`BoundByValue` is the bound as a function of the value, and calibration_search.py searches it for the crossing of the target. No answer
+relies on there being only one: the bound at the returned value was computed there. *Targets* are the keys that get the value; keys that
+share a ratio get different numbers. A value at which every accountant refuses counts as inf, that is, as missing the target. The next
+cheaper value is reported with its own bound, to show that the answer is not loose.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +229,7 @@ def calibration_of(
     quantity: str = "epsilon",
     wording: str = "epsilon",
 ) -> Calibration:
-    """Return the calibration of a parameter to a target bound. Raises InputError and CannotCertify as `calibrate` does."""
+    """Return the calibration to a target bound. Raises CannotCertify if no value meets it, InputError if a section contradicts it."""
     largest = largest_value(bounds.pipeline, solve)
     first_count = stated_count(bounds.pipeline, bounds.targets)
     value, cheaper, adjacent = search(bounds, target, solve, largest, first_count, wording)

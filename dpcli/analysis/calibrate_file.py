@@ -1,4 +1,10 @@
-"""Calibration of a file or of flags, the text of the file with the answer, and a comparison with the classical formula."""
+"""Calibration of a file or of flags, the text of the file with the answer, and a comparison with the classical formula.
+
+calibrate.py searches; this module decides what is searched for: the keys with the value "calibrate" (the *targets*), or the parameter that
+a flag names, and the *goal*, which is an epsilon, another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the
+answer into the file without touching its comments. It must not change a number that another entry reads too. The classical formula is
+printed for comparison only; dpcli never uses it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +47,7 @@ def calibrate_goal(
 
     The arguments other than `goal` are those of `calibrate`.
 
-    Raises InputError as `calibrate` does, and CannotCertify if no value meets the goal.
+    Raises InputError if there is no candidate to solve for, or there are several, and CannotCertify if no value meets the goal.
     """
 
     def measure(candidate: Pipeline, _: float) -> ValuedBound:

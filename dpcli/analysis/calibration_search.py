@@ -1,4 +1,9 @@
-"""A search on a grid of numbers for the cheapest value that meets a target, and for the next cheaper value, which misses the target."""
+"""A search on a grid of numbers for the cheapest value that meets a target, and for the next cheaper value, which misses the target.
+
+The grid has the numbers with seven significant digits or, for a count, the whole numbers. A value *meets* the target if its upper bound was
+computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it by interpolation and
+halving. It may stop early and report a gap (`Boundary.adjacent` is False), but the value that it returns always meets the target.
+"""
 
 from __future__ import annotations
 

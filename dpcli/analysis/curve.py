@@ -1,15 +1,17 @@
 """The privacy profile of a pipeline, which is delta as a function of epsilon, and the trade-off curve that it implies.
 
-`profile` bounds delta at many epsilons, for pictures and tables. `trade_off` and `corners` turn these bounds into error rates of attacks.
+`profile` bounds delta at many epsilons, for pictures and tables, and `trade_off` turns these bounds into error rates of attacks. An
+accountant is two-sided if it certifies lower bounds as well; only then does a file know how far its answer is from the truth. A composition
+may have several cases, such as the two directions of a change, and its curve is the worst of theirs at each epsilon. Every upper bound
+that is returned holds by itself, whichever accountants were skipped to save work.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dpcli.accountants.base import Accountant, Failing, PrivacyProfile, checked, implied_delta
@@ -37,8 +39,6 @@ COMPETITIVE = 1.25  # an accountant whose epsilon exceeds the best one by a larg
 # large deltas lie closer together, because they decide the part of a trade-off curve that can be seen.
 SPARSE_DELTAS, FIRST_CLOSE_DELTA, CLOSE_DELTAS, LAST_DELTA = 6, 1e-3, 12, 0.9
 USUAL_DELTA = 1e-6  # the delta of interest of a pipeline that states none
-
-LARGEST_EXPONENT = 700.0  # e^epsilon is finite up to this; the corner of a larger epsilon is invisible in every picture
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +199,8 @@ def _curve_of_case(
         curve.upper[epsilons >= by_name["basic"].epsilon(0.0)] = 0.0
     names = [name for name in TWO_SIDED if name in by_name]
     if "exact" in by_name and _sums_atoms(by_name["exact"].profile):
-        names.sort(key="exact".__eq__)  # contours of sums of atoms take long, and a grid is narrow enough
+        names.remove("exact")
+        names.append("exact")  # last, as contours of sums of atoms take long, and a grid is narrow enough
     for name in names:
         bounds, own = TWO_SIDED[name], by_name[name]
         least_cells = QUESTION if own.accountant.fallback else 0.0  # the fallback may always do the work of one question
@@ -303,52 +304,3 @@ def _deltas(reference_delta: float) -> list[float]:
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
     return [0.0, reference_delta, *sparse.tolist(), *close.tolist()]
-
-
-class FallingLine(NamedTuple):
-    """The line (false negative rate) = height - fall * (false positive rate), part of a trade-off curve."""
-
-    fall: float
-    height: float
-
-    def crossing(self, other: FallingLine) -> float:
-        """Return the false positive rate at which two lines of different falls cross."""
-        return (self.height - other.height) / (self.fall - other.fall)
-
-
-def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
-    """Return 0, the false positive rates at which the trade-off curve of these (epsilon, delta) pairs bends, and 1, in increasing order.
-
-    Pairs whose epsilon exceeds LARGEST_EXPONENT are left out.
-
-    Each pair bounds the false negative rate from below by max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)). The maximum of these
-    bounds is convex and piecewise linear. So a picture through its corners is exact, and a picture through other points would lie above
-    the curve.
-    """
-    heights: dict[float, float] = {0.0: 0.0}  # the largest height of the lines of each fall
-    for epsilon, delta in pairs:
-        if epsilon <= LARGEST_EXPONENT:
-            steep, flat = math.exp(epsilon), math.exp(-epsilon)
-            heights[steep] = max(heights.get(steep, 0.0), 1.0 - delta)
-            heights[flat] = max(heights.get(flat, 0.0), flat * (1.0 - delta))
-    lines = [FallingLine(fall, height) for fall, height in sorted(heights.items(), reverse=True)]
-    bends = {left.crossing(right) for left, right in pairwise(_upper_envelope(lines))}
-    return (0.0, *sorted(x for x in bends if 0.0 < x < 1.0), 1.0)
-
-
-def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
-    """Return the lines that are the highest at some false positive rate >= 0. Input and output have the steepest line first."""
-    highest: list[FallingLine] = []
-    for line in lines:
-        while highest and _is_hidden(highest, line):
-            highest.pop()
-        highest.append(line)
-    return highest
-
-
-def _is_hidden(highest: list[FallingLine], line: FallingLine) -> bool:
-    """Return whether the last of the highest lines is the highest at no false positive rate >= 0 once a flatter line is added."""
-    last = highest[-1]
-    if line.height >= last.height:
-        return True
-    return len(highest) > 1 and highest[-2].crossing(line) <= highest[-2].crossing(last)

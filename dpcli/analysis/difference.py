@@ -1,4 +1,9 @@
-"""The changes between two pipelines, and the cost of each change when it alone is made to the first pipeline."""
+"""The changes between two pipelines, and the cost of each change when it alone is made to the first pipeline.
+
+A file is compared as TOML tables. An *edit* is one key with its old and its new value; a *change* is a set of edits that are valid only
+together, such as `steps` in place of `epochs`. `dpcli diff` prints the changes, and the gate blames a rise of epsilon on them. So no edit
+may be lost: an edit of an unknown kind is its own change, and only keys on which no epsilon depends (`_free`) are left unpriced.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +45,9 @@ MOST_PRICED = 40  # largest number of changes whose cost is computed
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of one key.
+    """A change of one key, or of a whole table that was added or removed.
 
-    path: path of the key: ("mechanism", name, key, ...) or (table, key, ...).
+    path: path of the key: ("mechanism", name, key, ...) or (section, key, ...). Its parts are `section`, `name` and `keys`.
     old, new: values before and after the change; None if the key is absent.
     """
 
@@ -51,20 +56,35 @@ class Edit:
     new: Any
 
     @property
+    def section(self) -> str:
+        """The section of the file, such as "mechanism" or "privacy"."""
+        return self.path[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism or query; "" in a section of which a file has only one."""
+        return self.path[1] if self.section in LISTS else ""
+
+    @property
+    def keys(self) -> Path:
+        """The path of the key within its table, such as ("sampling", "rate"); empty if the edit adds or removes the table."""
+        return self.path[2:] if self.section in LISTS else self.path[1:]
+
+    @property
     def key(self) -> str:
         """The key in full, such as `mechanism["train"].sampling.rate`."""
-        if self.path[0] not in LISTS:
+        if self.section not in LISTS:
             return key_text(self.path)
-        rest = key_text(self.path[2:])
-        return f'{self.path[0]}["{escaped(self.path[1])}"]' + (f".{rest}" if rest else "")
+        rest = key_text(self.keys)
+        return f'{self.section}["{escaped(self.name)}"]' + (f".{rest}" if rest else "")
 
     @property
     def label(self) -> str:
         """The key for a narrow table, such as `train: sampling.rate` or `mechanism train`."""
-        if self.path[0] not in LISTS:
+        if self.section not in LISTS:
             return self.key
-        name, rest = escaped(self.path[1]), key_text(self.path[2:])
-        return f"{name}: {rest}" if rest else f"{self.path[0]} {name}"
+        name, rest = escaped(self.name), key_text(self.keys)
+        return f"{name}: {rest}" if rest else f"{self.section} {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +102,7 @@ class Change:
     @property
     def free(self) -> bool:
         """Return whether the change can never affect epsilon at a given delta."""
-        return all(_free(edit.path) for edit in self.edits)
+        return all(map(_free, self.edits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +273,9 @@ def _grouped_by_sample(
     """
     groups: dict[Any, list[Edit]] = {}
     for number, change in enumerate(list_changes):
-        kind, name = change.edits[0].path[:2]
-        keys = tuple(edit.path[2:] or ("sample",) for edit in change.edits)
-        sample = _named_sample(name, before, after) if kind == "mechanism" else None
+        first = change.edits[0]
+        keys = tuple(edit.keys or ("sample",) for edit in change.edits)
+        sample = _named_sample(first.name, before, after) if first.section == "mechanism" else None
         concerns_sample = sample is not None and all(key[0] in SAMPLE_KEYS for key in keys)
         group = (sample, keys) if concerns_sample else number
         groups.setdefault(group, []).extend(change.edits)
@@ -376,14 +396,14 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
         yield value
 
 
-def _free(path: Path) -> bool:
-    """Return whether no epsilon depends on the key.
+def _free(edit: Edit) -> bool:
+    """Return whether no epsilon depends on the key that is edited.
 
     This is true of descriptions, caps and the sections of other commands. It is true of delta, since all epsilons are compared at one
     delta.
     """
-    if path[0] in LISTS:
-        return path[2:] == ("description",)
-    if path[0] == "source":
+    if edit.section in LISTS:
+        return edit.keys == ("description",)
+    if edit.section == "source":
         return False
-    return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))
+    return edit.section != "privacy" or edit.keys in (("delta",), ("releases",))

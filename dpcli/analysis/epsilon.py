@@ -1,4 +1,9 @@
-"""The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples)."""
+"""The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples).
+
+Settings with equal noise and rate share work: one contour integral (numerics/contour) answers many pairs of steps and delta, and as epsilon
+grows with the steps, bounds at two numbers of steps hold for all between them. An interval that is wider than the tolerance is computed
+again by itself. `upper` is what may be claimed; `lower` says how much of it is due to the computation.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +29,14 @@ MOST_STEPS = 10**15  # floats represent every whole number up to this one
 FEW_SETTINGS = 16  # up to this number of settings with equal noise and rate, each setting is computed separately
 
 Interval = tuple[float, float]
+
+# The allowed values of each argument: in words, and as a function that returns which values of an array are allowed.
+RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
+    "noise_multiplier": ("numbers > 0", lambda x: (x > 0.0) & (x < math.inf)),
+    "sampling_rate": ("numbers in (0, 1]", lambda x: (x > 0.0) & (x <= 1.0)),
+    "steps": ("whole numbers from 1 to 10^15", lambda x: (x >= 1.0) & (x <= MOST_STEPS) & (x == np.floor(x))),
+    "delta": ("numbers in (0, 0.5]", lambda x: (x > 0.0) & (x <= 0.5)),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,15 +126,6 @@ def _adjacency(name: str) -> Adjacency:
     except ValueError:
         choices = ", ".join(adjacency.value for adjacency in Adjacency)
         raise InputError(f"expected an adjacency among {choices}, found {name!r}") from None
-
-
-# The allowed values of each argument: in words, and as a function that returns which values of an array are allowed.
-RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
-    "noise_multiplier": ("numbers > 0", lambda x: (x > 0.0) & (x < math.inf)),
-    "sampling_rate": ("numbers in (0, 1]", lambda x: (x > 0.0) & (x <= 1.0)),
-    "steps": ("whole numbers from 1 to 10^15", lambda x: (x >= 1.0) & (x <= MOST_STEPS) & (x == np.floor(x))),
-    "delta": ("numbers in (0, 0.5]", lambda x: (x > 0.0) & (x <= 0.5)),
-}
 
 
 def _numbers(name: str, value: Any) -> Array:

@@ -1,4 +1,9 @@
-"""The result of an audit: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay."""
+"""The result of an audit: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay.
+
+`violated` is the verdict: a bound without further assumptions exceeds the claim, the curve is refuted, or a check failed. Bounds that
+assume something (`assumes`) are shown and never decide. `confidence` holds for all tests of an audit together, so that a true claim fails
+with at most the remaining probability.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome."""
+"""The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome.
+
+There are three kinds. *One run*: canaries are put in or left out by coins, and an attacker guesses the coins. *Two runs*: many runs with
+and without one record, told apart by a score. *Replay*: steps of a program are repeated with and without the record, and sums and noise are
+compared with what the file declares. The claim must be about the change that the audit makes (`varied`): an audit of added records says
+nothing about a claim for replaced ones.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +38,12 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
 TRIALS, REPLAYS = 1000, 5  # default numbers of runs on each dataset, and of pairs of replayed runs
+
+Steps = tuple[Step, ...]
+SEPARATE_RELEASES = (
+    "sums and noise were compared up to the first step of each run in which the record took part; later steps use different releases, "
+    "whose effects look like a leak, and were not compared"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +229,6 @@ def _trials_audit(request: AuditRequest, function: str) -> Audit:
     plan = trial_plan(function, data, trials, settings.seed, request.folders, settings.scores)
     scores = run_trials(plan, request.jobs, settings.scores, request.progress)
     return two_run_audit(scores, claim, settings, function)
-
-
-Steps = tuple[Step, ...]
-SEPARATE_RELEASES = (
-    "sums and noise were compared up to the first step of each run in which the record took part; later steps use different releases, "
-    "whose effects look like a leak, and were not compared"
-)
 
 
 class Replayable(NamedTuple):

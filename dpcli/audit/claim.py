@@ -1,4 +1,9 @@
-"""The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim."""
+"""The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim.
+
+A file claims more than its headline: every pair on its privacy profile. A claim is about the change that the audit makes; if the file's
+adjacency differs, the claim is converted to as many changes as needed (`_group_size`), or refused. Claimed numbers are rounded up, so that
+a right file is never accused for rounding.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcli.analysis.account import Account, headline
-from dpcli.analysis.curve import ProfileCurve, corners, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, trade_off
+from dpcli.analysis.trade_off_corners import corners
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency

@@ -9,7 +9,7 @@ with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and 
 
 `member` states whether a fair coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
 without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
-{"members", "others", "true_positives", "false_positives"}.
+{"members", "others", "true_positives", "false_positives"}. `path` is the path of the file, with which messages begin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The verdict of an audit of one run. Guesses about the canaries of the run are compared with the privacy claim."""
+"""The verdict of an audit of one run. Guesses about the canaries of the run are compared with the privacy claim.
+
+A fair coin decided for each *canary* whether it was in the run, and the attack guesses the coins from its scores. More right guesses than
+the claim allows refute it. Every test gets a share of the significance, so that all together refute a true claim with at most the stated
+probability: a further test needs a smaller share for each. What was fixed before the scores were known (COINS, BEFOREHAND) is an assumption
+that the verdict prints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Access to the user's own code: its functions by name, its files and their digest, and its lines in tracebacks."""
+"""Access to the user's own code: its functions by name, its files and their digest, and its lines in tracebacks.
+
+Commands run functions that users write (models, loaders, mechanisms), named "module:function". *Own code* is what belongs neither to Python
+nor to an installed package; its digest tells whether a stored result was made by the same code. The message of an error may quote private
+data, so only errors about the code itself (ERRORS_ABOUT_CODE) are shown where data may be involved.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Scores of an attack, and membership tests that are chosen independently of the scores that evaluate them."""
+"""Scores of an attack, and membership tests that are chosen independently of the scores that evaluate them.
+
+A *score* is a number that an attack gives to a canary or a run; a higher one means "member". A test says "member" beyond a threshold, and
+its *counts* give bounds on its error rates. A threshold that is chosen by the scores that test it would look better than it is: so it comes
+from other scores (`by_split`), pays for every threshold that was possible (`by_bonferroni`), or was stated beforehand. Ties are broken by a
+fixed shuffle, since a favourable order could be searched for.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Trials, which are runs of a user's mechanism on two neighbouring datasets. Several processes run them.
 
-The scores are stored in a file, so that an interrupted audit can be resumed.
+The two datasets differ in one record, and the mechanism returns a *score* for each run. All random numbers follow from the plan's `entropy`
+and the number of the trial, so that the number of processes changes nothing. The scores are stored in a file, so that an interrupted audit
+can be resumed with the same plan; a plan of another size would be another test, chosen after a look at the results, and is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from dpcli.numerics.arrays import np
 PARTS_PER_PROCESS = 40  # number of parts of the work for each process; a part is stored and reported as soon as it is finished
 WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
 Progress = Callable[[int, int], None]  # function that receives the number of finished runs and the number of all runs
+
+_WORKER: list[Worker] = []  # contains the worker of this process after `_start_worker`
 
 
 class Trial(NamedTuple):
@@ -248,9 +252,6 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
     if type(pair) is not tuple or len(pair) != 2:
         raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")
     return pair
-
-
-_WORKER: list[Worker] = []  # contains the worker of this process after `_start_worker`
 
 
 def _start_worker(plan: TrialPlan) -> None:

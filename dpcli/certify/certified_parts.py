@@ -2,7 +2,8 @@
 
 `certified_parts` converts each mechanism into a part, which is the dominating pair of a mechanism in the form that checker.py reads. Noise,
 sensitivities, rates and epsilons are the decimals and fractions of the file wherever the accountants use them as stated. A number that the
-accountants compute is taken from them, rounded up, and the certificate lists it as an assumption.
+accountants compute is taken from them, rounded up, and the certificate lists it as an assumption. `line` is a line of the bill
+(`BillLine`): a mechanism with its count, and the entries from which its exact numbers are read.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _with_counts(counted: Counted) -> tuple[Part, ...]:
 
 
 def _plain(mechanism: Mechanism) -> Mechanism:
-    """Return the mechanism whose pair the accountants use, without the note that it may not be attained."""
+    """Strip `Dominated`, which only records that no dataset need attain the bound."""
     while isinstance(mechanism, Dominated):
         mechanism = mechanism.by
     return mechanism
@@ -232,7 +233,7 @@ def _members(
 
 
 def _unsampled(mechanism: Mechanism) -> Mechanism:
-    """Return the mechanism that runs on all records if this one runs on a Poisson sample of rate 1; else this one."""
+    """Drop sampling at rate 1: everyone is in every sample, so the plain pair is exact."""
     plain = _plain(mechanism)
     if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:
         return mechanism
@@ -317,8 +318,9 @@ def _ratio_of_one(line: BillLine, neighbours: Neighbours) -> Fraction | None:
 def _confirmed(line: BillLine, exact: Fraction | None, computed: float) -> tuple[Fraction, tuple[str, ...]]:
     """Return the exact sensitivity over noise without an assumption if the accountants compute the same number.
 
-    If there is no exact one, or the accountants use more, as they do for a ratio next to 0, return theirs, rounded up, with the assumption
-    that it is an upper bound. Raises InternalError if the accountants use less than the file states.
+    Otherwise the accountants' larger number is used, rounded up, and the certificate lists it as an assumption (they raise ratios near 0).
+
+    exact: the number of the file; None if it states no exact one. Raises InternalError if the accountants use less than the file states.
     """
     if exact is None or computed > exact * (1 + READING):
         kind = line.entries[0].type

@@ -1,4 +1,9 @@
-"""Certificates in files, named by their digests, so that a number that somebody signs can say which certificate proves it."""
+"""Certificates in files, named by their digests, so that a number that somebody signs can say which certificate proves it.
+
+A certificate is JSON that checker.py verifies in exact arithmetic. A report or gate that cites one checks it again, and that it is about
+the same mechanisms as the file: a proof about something else must not lend its weight. A proved epsilon larger than the printed one proves
+nothing about it.
+"""
 
 from __future__ import annotations
 

@@ -51,6 +51,8 @@ LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searc
 LEAST_LEVEL = 0.05  # the level at which runs are cut is above epsilon by a multiple of epsilon, or of this if epsilon is smaller
 LEAST_LINE = 1e-2  # least t, and least order v of item 6
 
+LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a finite loss
+
 
 class NoPlan(Exception):
     """No plan within the work that is allowed; the text says what stands in the way."""
@@ -183,9 +185,6 @@ class AtomicForm(Form):
 
     def log_moment(self, z: float) -> float:
         return float(log_sum(np.array([log_p + z * loss for log_p, loss in self.atoms])))
-
-
-LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a finite loss
 
 
 def _sampled(pairs: LogPairs, log_lost: float, rate: float, removed: bool) -> Iterator[tuple[float, float]]:

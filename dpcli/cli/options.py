@@ -1,6 +1,9 @@
 """Options that several commands share, and `emit`, which prints the document of a command and writes it to files.
 
-Most commands use the decorator `output_options` (-f and -o) and return `emit(document, ...)`.
+Most commands use the decorator `output_options` (-f and -o) and return `emit(document, ...)`. A *document* is the result of a command
+before a format such as json or table renders it. Two rules depend on this file: a command that fails replaces the report of an earlier run,
+which CI would otherwise read as a pass (unless it may be the only copy of a result), and an output never replaces an input. Commands import
+this file at start, so heavy packages are imported inside functions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """The comment on a pull request of GitHub or a merge request of GitLab: finding it by its first line, writing it, and updating it.
 
-Below, "pull request" means a merge request too.
+A *forge* is such a server, and `Forge` says where it keeps the comments of one pull request; below, "pull request" means a merge request
+too. The *marker* is an invisible first line, by which a later job recognises its own comment. Only comments by the token's owner are
+changed: anybody may write a comment with the marker. The token goes to the forge alone, and no message contains it. Answers of a server are
+checked in form, and read up to an empty page.
 """
 
 from __future__ import annotations

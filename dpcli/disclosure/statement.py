@@ -1,6 +1,9 @@
 """A disclosure statement: the answers by chapter, and passages in plain words.
 
-The passages say what is promised, what an attacker can still find out, what the number rests on, and what it does not cover.
+A *form* is a list of items that a paper or a registry asks about, in chapters (items.py); an answer is taken from the file and its account,
+and an item without one is printed as NOT STATED. The passages say what is promised, what an attacker can still find out, what the number
+rests on, and what it does not cover. People who cannot check the number read this text: each sentence must hold for every file that gets
+it, and the rules that call a file unsound come first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Charts as values: axes, lines, bands, bars, markers and grids, independent of the format that draws them."""
+"""Charts as values: axes, lines, bands, bars, markers and grids, independent of the format that draws them.
+
+A command makes a `Chart` in the units of its numbers; scene.py and terminal.py lay it out, and the json format prints its data. A *tone* is
+the role of a colour, never the colour. A chart says nothing by colour alone, so that it can be read in grey and in ASCII.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from dpcli.base.errors import InternalError
 Scale = Literal["linear", "log", "utc"]
 EPOCH = datetime(1970, 1, 1)  # the moment 0 of an axis of dates
 Points = tuple[tuple[float, float], ...]
+
+SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks
 
 
 class Tone(enum.Enum):
@@ -264,9 +270,6 @@ def moment(when: datetime) -> float:
 def date_of(value: float) -> datetime:
     """Return the time in UTC of a value on an axis of dates."""
     return EPOCH + timedelta(milliseconds=value)
-
-
-SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:

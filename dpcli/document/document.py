@@ -1,4 +1,10 @@
-"""Documents: results of commands as tables, sentences, findings and JSON data, independent of the format that shows them."""
+"""Documents: results of commands as tables, sentences, findings and JSON data, independent of the format that shows them.
+
+A command returns a `Document`, and a format (formats/) renders the fields that it can show. Tables hold words for readers, rounded by
+whoever makes them; sheets and `data` hold unrounded numbers for programs. Texts from files and databases may contain anything: `visible`,
+`safe` (for spreadsheets) and `json_text` make them harmless, and each format must use one of them. `with_verdict` keeps a report for CI
+from saying less than the exit code: a failure without a check would read as a pass.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,18 @@ if TYPE_CHECKING:
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")  # escapes that color a text on a terminal
 Level = Literal["error", "warning", "note"]
+
+Value = str | float | int | bool | None
+
+# Control characters, direction marks, joiners and tags. In JSON they occur only inside strings. The pattern is compiled on first use.
+_UNPRINTED = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+
+Item = TypeVar("Item", covariant=True)
+
+# The message for a report that CI systems would read as a pass although no check was made.
+NOTHING_CHECKED = (
+    "nothing was checked, and an empty report would look like a pass: state a [budget], or use dpcli gate --max-epsilon"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +59,6 @@ class Table:
     footnotes: tuple[str, ...] = ()
     flagged: frozenset[int] = frozenset()
     folded: bool = False
-
-
-Value = str | float | int | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +238,6 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return re.sub(_UNPRINTED, lambda match: json.dumps(match[0])[1:-1], text)
 
 
-# Control characters, direction marks, joiners and tags. In JSON they occur only inside strings. The pattern is compiled on first use.
-_UNPRINTED = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
-
-
-Item = TypeVar("Item", covariant=True)
-
-
 class Walked(Sequence[Item]):
     """A sequence that is too long for memory.
 
@@ -259,12 +267,6 @@ class Walked(Sequence[Item]):
         if isinstance(index, range):
             return [self[i] for i in index]
         return next(islice(self._walk(), index, None))
-
-
-# The message for a report that CI systems would read as a pass although no check was made.
-NOTHING_CHECKED = (
-    "nothing was checked, and an empty report would look like a pass: state a [budget], or use dpcli gate --max-epsilon"
-)
 
 
 def with_verdict(document: Document, name: str, path: str = "") -> Document:

@@ -17,6 +17,8 @@ EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
 LARGE_DELTA = 0.4  # a delta at which every mechanism is cheap
 LOWER_BOUND_FACTOR = 1.25  # factor by which a planted bug raises lower bounds
 
+SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; the types that are registered first take longest to enumerate
+
 
 @dataclass(frozen=True, slots=True)
 class Planted(PrivacyProfile):
@@ -145,9 +147,6 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
     "deltas of steps ignored": Plant(steps=hide_delta_floors),
     "soundness claimed": Plant(claims=True),
 }
-
-
-SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; the types that are registered first take longest to enumerate
 
 
 @functools.cache

@@ -16,6 +16,11 @@ from dpcli.exam.subjects import SEED, drawn
 
 SEEDS = 3  # number of seeds with which files are drawn; one seed alone might miss a combination
 
+LEGEND = (
+    "E: compared with an enumeration of the worst release. L: tested by the laws of any mechanism. -: it gives a reason, and no number.",
+    "~: it claims no bound, and decides nothing. !: not examined.",
+)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Combination:
@@ -93,9 +98,3 @@ def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> st
     if questions and next(replies(accountant, questions), None) is None:
         return "-"
     return letters or "!"
-
-
-LEGEND = (
-    "E: compared with an enumeration of the worst release. L: tested by the laws of any mechanism. -: it gives a reason, and no number.",
-    "~: it claims no bound, and decides nothing. !: not examined.",
-)

@@ -26,6 +26,14 @@ EXACT = {"data", "records", "sheet"}  # parts that programs read, so that their 
 NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts must show at least one of these parts
 
+# For each part, a function that removes the fault of an item. A format must render the result differently from the faulty item.
+MILDER: dict[str, Callable[[Any], Any]] = {
+    "checks": lambda check: replace(check, passed=True, waived=False, error=False),
+    "findings": lambda finding: finding if finding.suppression else replace(finding, level="note"),
+}
+
+Render = Callable[[Document], str]
+
 
 @dataclass
 class DrawnDocument:
@@ -209,14 +217,6 @@ OMISSIONS: dict[str, Callable[[Document], Document]] = {
     "details": lambda d: replace(d, details=()),
     "the total": lambda d: replace(d, total="0"),
 }
-
-# For each part, a function that removes the fault of an item. A format must render the result differently from the faulty item.
-MILDER: dict[str, Callable[[Any], Any]] = {
-    "checks": lambda check: replace(check, passed=True, waived=False, error=False),
-    "findings": lambda finding: finding if finding.suppression else replace(finding, level="note"),
-}
-
-Render = Callable[[Document], str]
 
 
 def rendering_faults(name: str, render: Render, document: Document) -> Iterator[str]:

@@ -1,4 +1,9 @@
-"""Import from OpenDP 0.16: conversion of the budget of a serialised accountant to a pipeline file of stated guarantees."""
+"""Import from OpenDP 0.16: conversion of the budget of a serialised accountant to a pipeline file of stated guarantees.
+
+The record is a nested table of *calls*: constructors of OpenDP by name, with their arguments. No constructor is called; only the known ones
+are understood, and any other is refused. Metrics become the adjacency (METRICS), measures the kind of guarantee (MEASURES). The whole
+budget is stated, including what was not spent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Import of a csv with the noise of each step or stage. It becomes one entry, in which a list replaces each column that varies."""
+"""Import of a csv with the noise of each step or stage. It becomes one entry, in which a list replaces each column that varies.
+
+A *stage* is a number of steps with the same noise and sampling. Columns may have the names of other tools (COLUMN_SYNONYMS), and the new
+file says which were renamed; an unknown column is refused unless --ignore names it. One entry with lists means successive stages of one
+run, as the rows do; several entries would mean several samples.
+"""
 
 from __future__ import annotations
 

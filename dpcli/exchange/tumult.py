@@ -1,4 +1,9 @@
-"""Import from and export to Tumult Analytics 0.21. The budget of a Session corresponds to a stated guarantee in a pipeline file."""
+"""Import from and export to Tumult Analytics 0.21. The budget of a Session corresponds to a stated guarantee in a pipeline file.
+
+A *Session* answers queries until its budget is spent; a *protected change* says what one unit may change in each table. As one unit may
+change all tables at once, their rows are added up, and identifiers of one space are counted once. The queries themselves are not part of
+the record, so the file states the whole budget, spent or not.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,11 @@ BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
 }
 ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
 
+REFUSED = {
+    "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
+}
+BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
+
 
 class ChangeClass(NamedTuple):
     """A class of protected changes: its required and optional fields, and the meaning of a record."""
@@ -43,10 +53,6 @@ CHANGES: dict[str, ChangeClass] = {
     "AddMaxRows": ChangeClass(("max_rows",), (), ROWS),
     "AddRowsWithID": ChangeClass(("id_column",), ("id_space",), IDENTIFIERS),
 }
-REFUSED = {
-    "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
-}
-BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:

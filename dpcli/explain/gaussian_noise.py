@@ -22,6 +22,11 @@ LOSS_TEXT = (
     "arXiv:1605.02065, Proposition 6). The numbers below are computed by dpcli's Gaussian mechanism:"
 )
 
+DELTA = 1e-5  # delta of the table
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+DELTAS = (1e-3, 1e-5, 1e-6, 1e-9)
+HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the classical sigma")
+
 
 def gaussian_loss() -> str:
     """Return the distribution of the privacy loss in words, with a table for some values of the noise."""
@@ -75,12 +80,6 @@ def _density(edges: np.ndarray, log_above: np.ndarray) -> Points:
     densities = -np.diff(np.exp(log_above)) / np.diff(edges)
     middles = 0.5 * (edges[1:] + edges[:-1])
     return tuple(zip(middles.tolist(), densities.tolist(), strict=True))
-
-
-DELTA = 1e-5  # delta of the table
-EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-DELTAS = (1e-3, 1e-5, 1e-6, 1e-9)
-HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the classical sigma")
 
 
 def gaussian_sigma() -> str:

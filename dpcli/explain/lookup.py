@@ -1,4 +1,9 @@
-"""The texts of `dpcli explain NAME`, for rules, accountants, types, keys, formulas, terms, headings and topics."""
+"""The texts of `dpcli explain NAME`, for rules, accountants, types, keys, formulas, terms, headings and topics.
+
+A word is looked up in every table that may have it, after its spelling is reduced to a *stem* (lower case, no hyphens, no plural), so that
+"Sampling-rate" and "sampling rates" are one word. Texts come from the classes and pages themselves; a table here only says where. An
+unknown word is refused with similar words.
+"""
 
 from __future__ import annotations
 

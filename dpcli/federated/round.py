@@ -1,4 +1,9 @@
-"""A charged round of a server, with the clients that take part in it and the noisy sum of their updates."""
+"""A charged round of a server, with the clients that take part in it and the noisy sum of their updates.
+
+In federated training, clients compute *updates* and the server adds them up. `Rounds` (rounds.py) charges a round and hands out a `Round`;
+`release` clips each update, adds the noise and returns the sum, once. The set of clients that were drawn is secret, and so is their number:
+a sum may be divided by `expected_clients` only. If the clients add the noise themselves, `release` is refused.
+"""
 
 from __future__ import annotations
 

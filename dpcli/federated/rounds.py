@@ -1,6 +1,8 @@
 """`dpcli.rounds`: the rounds of a federated run.
 
-Each round is charged in a ledger before its noise is drawn, and the run stops before a round would exceed the cap.
+A *round* is one noisy sum of the updates of some clients. Each is charged in a ledger before its noise is drawn, and the run stops before a
+round would exceed the cap. One charge may pay for several rounds (a *chunk*), such as a pass over the clients. Only the process that made a
+charge may use it: a fork, or a process that continues after a crash, charges again, because it cannot know which noise was drawn.
 """
 
 from __future__ import annotations

@@ -70,7 +70,10 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, charge: str) -> bo
 
 
 def is_rest_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Return whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
+    """Return whether the entries that no round performs are charged; True if there are none.
+
+    Raises LedgerError if they were charged for another file or window.
+    """
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 

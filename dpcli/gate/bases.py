@@ -21,11 +21,12 @@ from dpcli.file.pipeline.gate_keys import Waiver
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names
-from dpcli.gate.claims import EVIDENCE_NOW, standings_of
+from dpcli.gate.claims import standings_of
 from dpcli.gate.term_changes import planned_runs, terms_of
 from dpcli.gate.verdicts import Base, PlannedRuns, Standing, first_finding
 from dpcli.git.past_files import PastFile, files_at
 from dpcli.git.work_trees import work_tree
+from dpcli.mechanisms.spec import CostEvidence
 
 # The terms in the JSON of an earlier gate that are numbers, with the condition that each number must meet. `_checked_terms` checks
 # "budget.rho" on its own, because this key may be absent.
@@ -207,11 +208,11 @@ def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
     return terms
 
 
-def _evidence(stated: Any) -> int:
-    """Return the evidence of a mechanism. Raises ValueError if it is not a key of `EVIDENCE_NOW`."""
-    if type(stated) is not int or stated not in EVIDENCE_NOW:
-        raise ValueError(f"evidence {stated!r} in place of one of {', '.join(map(str, EVIDENCE_NOW))}")
-    return stated
+def _evidence(stated: Any) -> CostEvidence:
+    """Return the evidence that the number `stated` of a JSON report means. Raises ValueError if no evidence has this number."""
+    if type(stated) is not int or stated not in tuple(CostEvidence):
+        raise ValueError(f"evidence {stated!r} in place of one of {', '.join(map(str, CostEvidence))}")
+    return CostEvidence(stated)
 
 
 def _optional(stated: Any, rule: Constraint) -> float | None:

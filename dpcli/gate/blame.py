@@ -1,4 +1,9 @@
-"""The explanation of a failed cap: the changes that cost most, their places in the file, and values with which the file would pass."""
+"""The explanation of a failed cap: the changes that cost most, their places in the file, and values with which the file would pass.
+
+The costs of single changes come from difference.py, sorted by size. A *remedy* is the noise or the number of steps of one mechanism with
+which every failed target would be met; it is computed like a calibration, so it passes if it is written into the file as it is. The text
+helps, and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -65,17 +70,17 @@ def _value(value: object) -> str:
 def path_of(change: Priced, pipeline: Pipeline) -> Path:
     """Return the first key of a change that exists in the current file. If the change removes a mechanism, return its array of tables."""
     edit = next((edit for edit in change.change.edits if edit.new is not None), change.change.edits[0])
-    if edit.path[0] == "query":
+    if edit.section == "query":
         for position, entry in enumerate(pipeline.mechanisms):  # the mechanisms of a query are named QUERY or QUERY.PART
-            if f"{entry.name}.".startswith(f"{edit.path[1]}."):
+            if f"{entry.name}.".startswith(f"{edit.name}."):
                 return ("mechanism", position)
         return ("query",)
-    if edit.path[0] != "mechanism":
+    if edit.section != "mechanism":
         return edit.path
     from dpcli.file.pipeline.series import by_name
 
-    index = by_name({entry.name: index for index, entry in enumerate(pipeline.mechanisms)}).get(edit.path[1])
-    return ("mechanism",) if index is None else ("mechanism", index, *edit.path[2:])
+    index = by_name({entry.name: index for index, entry in enumerate(pipeline.mechanisms)}).get(edit.name)
+    return ("mechanism",) if index is None else ("mechanism", index, *edit.keys)
 
 
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:

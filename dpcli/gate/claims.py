@@ -20,13 +20,20 @@ from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Standing
+from dpcli.mechanisms.spec import CostEvidence
 
-# The evidence for the cost of a mechanism: it is stated to be free, its cost is stated, or its cost follows from its noise by a theorem.
-FREE, STATED, PRICED = 0, 1, 2
 ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
-# The evidence in words, in the present and in the past tense.
-EVIDENCE_NOW = {FREE: "claims to be free", STATED: "states its own cost", PRICED: "has a cost that follows from its noise"}
-EVIDENCE_BEFORE = {FREE: "claimed to be free", STATED: "stated its own cost", PRICED: "had a cost that followed from its noise"}
+# The evidence for the cost of a mechanism in words, in the present and in the past tense.
+EVIDENCE_NOW = {
+    CostEvidence.FREE: "claims to be free",
+    CostEvidence.STATED: "states its own cost",
+    CostEvidence.PRICED: "has a cost that follows from its noise",
+}
+EVIDENCE_BEFORE = {
+    CostEvidence.FREE: "claimed to be free",
+    CostEvidence.STATED: "stated its own cost",
+    CostEvidence.PRICED: "had a cost that followed from its noise",
+}
 
 
 def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
@@ -39,8 +46,7 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     edits = [edit for change in changes for edit in change.change.edits]
-    removed_tables = [edit for edit in edits if edit.path[0] in LISTS and len(edit.path) == 2 and edit.new is None]
-    removed_kinds = frozenset(str(edit.path[0]) for edit in removed_tables)
+    removed_kinds = frozenset(edit.section for edit in edits if edit.section in LISTS and not edit.keys and edit.new is None)
     for change in changes:
         claims = list(_claims_in(change, entries, removed_kinds))
         raises_by_number = change.increase > ROUNDING and all(map(_is_numeric, claims))
@@ -81,32 +87,32 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collect
             bounds of a query, but the bounds of an entry are only stated.
         is_cheap: Whether the change raises epsilon by no more than `ROUNDING`.
     """
-    if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
+    if edit.section != "mechanism" or edit.keys or edit.name not in entries:
         return False
-    entry = entries[edit.path[1]]
+    entry = entries[edit.name]
     is_sampled = entry.sampling is not None
-    if entry.spec.evidence == FREE or entry.partition is not None or (removed_kinds and is_sampled):
+    if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_kinds and is_sampled):
         return True
-    has_claim = entry.spec.evidence < PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
+    has_claim = entry.spec.evidence < CostEvidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
     return has_claim and (is_cheap or "query" in removed_kinds)
 
 
 def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     """Return whether an edit changes a claim about data or program. All keys of a mechanism that states its own cost are such claims."""
-    if edit.path[0] in RELEASED or edit.path[0] in SECTIONS:
+    if edit.section in RELEASED or edit.section in SECTIONS:
         return _changes_claim_of_section(edit)
-    if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
+    if edit.section != "mechanism" or not edit.keys or edit.name not in entries:
         return False
-    entry, key = entries[edit.path[1]], edit.path[2]
+    entry, (key, *inner_keys) = entries[edit.name], edit.keys
     if key == "sampling":
         scheme: type = type(entry.sampling)
         members: Members = {} if entry.sampling is None else members_of(scheme)
-        inner = edit.path[3] if len(edit.path) > 3 else "scheme"
+        inner = inner_keys[0] if inner_keys else "scheme"
         return inner in members and members[inner].claim
     kind: type = type(entry.spec)
     spec_members = members_of(kind)
     member = spec_members.get(key) or members_of(Entry).get(key)
-    states_cost = key in spec_members and bool(entry.spec.evidence < PRICED)
+    states_cost = key in spec_members and bool(entry.spec.evidence < CostEvidence.PRICED)
     return member is None or member.claim or states_cost
 
 
@@ -115,11 +121,11 @@ def _changes_claim_of_section(edit: Edit) -> bool:
 
     Other keys are instructions, which commands carry out. A section that contains a claim also counts if it is added or removed.
     """
-    members = keys_of_table(str(edit.path[0]))
-    if len(edit.path) == 1 and edit.path[0] in SECTIONS:
-        return any(key in members and members[key].claim for key in (*(edit.old or ()), *(edit.new or ())))
-    position = 2 if edit.path[0] in LISTS else 1  # of the key in the section, even if the edit is in a table below the section
-    return any(key in members and members[key].claim for key in edit.path[position : position + 1])
+    members = keys_of_table(edit.section)
+    changed = edit.keys[:1]
+    if not changed and edit.section in SECTIONS:
+        changed = (*(edit.old or ()), *(edit.new or ()))
+    return any(key in members and members[key].claim for key in changed)
 
 
 def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
@@ -131,7 +137,7 @@ def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
     return {name: Standing(entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
 
 
-def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
+def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> CostEvidence:
     parts = (entries[name] for name in part_names(entry.spec) if name in entries)
     return min((entry.spec.evidence, *(_evidence(part, entries) for part in parts)))
 

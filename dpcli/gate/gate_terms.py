@@ -1,4 +1,9 @@
-"""The terms by which the gate judges all files, from flags and the policy, and the verdict of a ledger on the room for their runs."""
+"""The terms by which the gate judges all files, from flags and the policy, and the verdict of a ledger on the room for their runs.
+
+The *horizon* is the number of runs that are planned for each file, with a cap on all of them. The *room* is what is left in a ledger: the
+gate asks whether the runs of all files together would fit, and charges nothing. Flags are checked once, here, so that no verdict is given
+under half of the terms. The ledger and the later conditions must judge the same bytes of a file (`LedgerRoom.contents`).
+"""
 
 from __future__ import annotations
 

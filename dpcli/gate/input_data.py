@@ -58,12 +58,13 @@ class EditedSource(NamedTuple):
 
 def _edited_sources(edit: Edit) -> Iterator[EditedSource]:
     """Yield each key that names input data and that the edit changes. Removed keys are left out."""
-    table = str(edit.path[0])
-    if table not in TABLES or len(edit.path) > 2:
+    table = edit.section
+    if table not in TABLES or len(edit.keys) > 1:
         return
     old, new = edit.old, edit.new
-    if len(edit.path) == 2:  # the edit is about one key, and not about the table
-        old, new = {edit.path[1]: old}, {edit.path[1]: new}
+    if edit.keys:  # the edit is about one key, and not about the table
+        (key,) = edit.keys
+        old, new = {key: old}, {key: new}
     if not isinstance(new, dict):
         return
     before = old if isinstance(old, dict) else {}

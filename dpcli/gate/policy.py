@@ -215,7 +215,7 @@ def read_policy(source: str) -> Policy:
 
 
 def read_policy_bytes(data: bytes, source: str) -> Policy:
-    """Return the policy in the content of a file. Messages name the file `source`. Raises InvalidFile as `read_policy` does."""
+    """Return the policy in the content of a file. Messages name the file `source`. Raises InvalidFile if it is no valid policy."""
     text, tables = toml_document(data, source)
     from dpcli.file.pipeline.other_files import instead_of_policy
 

@@ -1,4 +1,9 @@
-"""The pipelines of a repository and its submodules, and the pipelines that a change touches."""
+"""The pipelines of a repository and its submodules, and the pipelines that a change touches.
+
+A *change* is what the work tree has added, changed or removed since its last common commits with the revision. A submodule is reviewed at
+the commit to which the revision links. Whatever may be a pipeline must be listed: a file that is not valid TOML, or has another ending,
+counts if it looks like one or was one, because a pipeline that nobody judges would pass.
+"""
 
 from __future__ import annotations
 

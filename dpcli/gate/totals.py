@@ -1,6 +1,8 @@
 """The sums of the privacy loss over all pipelines of a dataset, which bound the loss of a person whose records all of them read.
 
-The gate compares such a sum with its caps and with the sum at the base.
+The gate compares such a sum with its caps and with the sum at the *base*, the revision that a change is compared with. The *members* of a
+sum are all files of the repositories that name one of its datasets, whether or not the gate was asked to judge them: a file that is left
+out would make the sum too small. A sum that cannot be computed never passes.
 """
 
 from __future__ import annotations

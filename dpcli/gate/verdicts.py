@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Path
+from dpcli.mechanisms.spec import CostEvidence
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -27,10 +28,10 @@ PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waive
 
 
 class Standing(NamedTuple):
-    """The type of an entry, and the evidence for its cost (`dpcli.gate.claims.EVIDENCE_NOW`). In JSON, it is a list of the two."""
+    """The type of an entry, and the evidence for its cost. In JSON, it is a list of the two."""
 
     type: str
-    evidence: int
+    evidence: CostEvidence
 
 
 class PlannedRuns(NamedTuple):

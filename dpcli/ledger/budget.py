@@ -1,6 +1,8 @@
 """The Python interface to a ledger (`dpcli.budget`): a program charges a run, draws its noise, and records that the run has ended.
 
-Arguments of a wrong type raise InputError before a ledger is opened. The last functions of this module check the types.
+The life of a run is `reserve` (it is charged in full), `start` (noise may be drawn from now on), and the end of the `with` block (it is
+committed). Only a run that was never started can be voided and refunded. A repeated request with the same key charges nothing twice.
+Arguments of a wrong type raise InputError before a ledger is opened; the last functions of this module check the types.
 """
 
 from __future__ import annotations

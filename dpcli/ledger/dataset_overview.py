@@ -109,7 +109,7 @@ def overview(
 
 
 def _datasets_of(url: str, balance_of: BalanceMaker | None) -> Iterator[UnreadableDataset | DatasetSummary]:
-    """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable. Raises InputError as `overview`."""
+    """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable. Raises InputError for a wrong URL."""
     try:
         store = open_store(url)
     except LedgerError as error:

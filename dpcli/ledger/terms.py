@@ -1,4 +1,10 @@
-"""The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which the state keeps."""
+"""The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which the state keeps.
+
+A *cap* is the epsilon and delta that all runs together may cost one unit. In adaptive mode a *filter* (a composition theorem for runs that
+are chosen from earlier outputs) decides on each run, in its own currency, such as rho; in declared mode the runs are fixed beforehand.
+`price` gives the cost of a run, rounded up. The opening entry holds these terms, and an attribute keeps its name and meaning for as long as
+a ledger may be read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The repairs of `dpcli lint --fix`: mistyped keys, quoted numbers and fractional epochs, if only one repair is possible."""
+"""The repairs of `dpcli lint --fix`: mistyped keys, quoted numbers and fractional epochs, if only one repair is possible.
+
+A *repair* gives a key a new value or a new name, and a *slip* is one wrong, missing, extra or exchanged letter. A repair must never change
+the privacy of a valid file: it is kept only if it removes an error, or if the mechanisms and counts stay the same (`_cost`). Where two
+meanings are possible, nothing is repaired.
+"""
 
 from __future__ import annotations
 

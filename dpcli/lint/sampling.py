@@ -1,4 +1,9 @@
-"""Rules about sampling: schemes without amplification, batches of fixed size, rounded steps, and rates of 0."""
+"""Rules about sampling: schemes without amplification, batches of fixed size, rounded steps, and rates of 0.
+
+Most published epsilons of training assume Poisson samples, while most loaders shuffle. A file may say so in a key, which is an error if it
+contradicts the accounted scheme, or only in a text, which is a warning. A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a
+good example, and a function that yields the findings.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 A *spec* holds the keys of an entry of the pipeline file. `Spec.resolve(neighbours)` fixes the neighbouring relation and returns a
 *mechanism*, so that no accountant has to know the adjacency. A mechanism gives as many representations as it has. For the others it raises
 `NotRepresentable`, and never returns inf, 0 or a guess.
+
+A pair (P, Q) of distributions *dominates* a mechanism if no neighbours are easier to tell apart than P from Q: delta(epsilon) of the pair
+is then an upper bound on the mechanism's, and pairs of mechanisms compose. The privacy loss of the pair is log dP/dQ. A mechanism *attains*
+its pair if some neighbours are exactly as easy to tell apart; only then are lower bounds on the pair lower bounds on the mechanism.
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
-"""The base class of mechanism types, whose fields are the keys of an entry in a pipeline file."""
+"""The base class of mechanism types, whose fields are the keys of an entry in a pipeline file.
+
+The life of a spec: the reader of files makes it, and `problems` reports keys that contradict each other. `bind` replaces names of other
+entries by their specs. Then it becomes a mechanism under a neighbouring relation: `resolve` without sampling, `poisson` or `poisson_run` on
+Poisson samples; other schemes (sampling/schemes.py) call `resolve`. The attributes of the type are facts on which other rooms rely in place
+of its name. A new type needs a theorem: what `resolve` returns must dominate every release that its keys allow.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.base.errors import InputError
@@ -15,13 +22,20 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 
+class CostEvidence(IntEnum):
+    """The basis of the cost of a mechanism, the weakest first. A JSON report holds the number."""
+
+    FREE = 0  # somebody states that no private data are used
+    STATED = 1  # somebody states the cost
+    PRICED = 2  # the cost follows from the noise by a theorem
+
+
 class Spec:
     """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
     Attributes of the type:
         example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
-        evidence: What the cost of this type is based on. 2 is noise whose cost a theorem gives, or other entries, in which case the
-            weakest of them counts. 1 is a number that somebody states. 0 is the mere statement that no private data are used.
+        evidence: What the cost of this type is based on. For a type that runs other entries, the weakest of theirs counts.
         needs_delta: Whether no finite epsilon holds at delta = 0. For a type that runs other entries, those entries decide.
         free: Whether the type never uses private data.
         selects: Whether the type is a search that releases only its best run.
@@ -36,7 +50,7 @@ class Spec:
     __slots__ = ()
 
     example: ClassVar[Mapping[str, Any]] = {}
-    evidence: ClassVar[int] = 0
+    evidence: ClassVar[CostEvidence] = CostEvidence.FREE
     needs_delta: ClassVar[bool] = False
     free: ClassVar[bool] = False
     selects: ClassVar[bool] = False

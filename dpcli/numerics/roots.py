@@ -1,4 +1,9 @@
-"""Searches in one dimension: roots, minima, and inverses of increasing functions at many values at once."""
+"""Searches in one dimension: roots, minima, and inverses of increasing functions at many values at once.
+
+The functions return where a search ended, and no certified bound: a caller that needs a sound answer takes the end of the bracket on the
+safe side, or computes its bound at the point that was returned. A minimum need not be global; every point gives a valid bound where these
+are used, and a better one only a tighter bound.
+"""
 
 from __future__ import annotations
 

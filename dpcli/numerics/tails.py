@@ -1,4 +1,9 @@
-"""Tail probabilities of a privacy loss L, and the privacy curve of one step: delta(eps) = P(L > eps) - e^eps Q(L > eps)."""
+"""Tail probabilities of a privacy loss L, and the privacy curve of one step: delta(eps) = P(L > eps) - e^eps Q(L > eps).
+
+L = log dP/dQ is the loss of a pair (P, Q). All four tails are kept as logarithms, since differences from 1 would lose every digit where
+delta is small. Each function says which way it errs: upper bounds on delta use tails that are rounded up, lower bounds the opposite
+(ROUNDING, ATOM). A tail that is NaN raises InternalError, because it would pass for 0 in every comparison.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ import itertools
 import math
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.curve import ProfileCurve, corners, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, trade_off
+from dpcli.analysis.trade_off_corners import corners
 from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives

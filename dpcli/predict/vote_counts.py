@@ -1,4 +1,7 @@
-"""Vote counts for each label of each query. They have their own type, so that labels cannot be mistaken for counts."""
+"""Vote counts for each label of each query. They have their own type, so that labels cannot be mistaken for counts.
+
+`place` begins the messages: the file and the key, or the file of votes.
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SPARSE = 256  # a subset of less than one in 256 integers is drawn and sorted; a larger one is marked in an array of all integers
 
+PRECISION = 128  # number of bits of the first table; about one draw in 2^80 needs more
+GUARD = 16  # a table ends at weights below 2^GUARD units; the bound on the tail covers the rest
+
 
 def uniform_integers(stream: Stream, limit: int, count: int) -> Indices:
     """Return `count` independent integers, each uniform on 0 .. limit - 1, for limit in [1, 2^63].
@@ -92,10 +95,6 @@ def distinct_subsets(stream: Stream, limit: int, count: int, rows: int) -> Indic
         taken = (chosen[:, :column] == drawn[:, None]).any(axis=1)
         chosen[:, column] = np.where(taken, newest, drawn)
     return chosen
-
-
-PRECISION = 128  # number of bits of the first table; about one draw in 2^80 needs more
-GUARD = 16  # a table ends at weights below 2^GUARD units; the bound on the tail covers the rest
 
 
 @dataclass(frozen=True, slots=True)

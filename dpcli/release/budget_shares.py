@@ -43,7 +43,7 @@ def _stated_cost(query: Query) -> QueryCost | None:
 
 
 def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return the part of the budget that the queries with a weight share. Raises InputError as `query_costs` does."""
+    """Return the part of the budget that the queries with a weight share. Raises InputError if nothing is left for them."""
     if budget is None:
         raise InputError("weight: there is no [budget] to share: state budget.epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):

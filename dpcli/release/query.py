@@ -1,4 +1,11 @@
-"""The [[query]] table: keys that every measure shares, and the methods that a measure implements."""
+"""The [[query]] table: keys that every measure shares, and the methods that a measure implements.
+
+A *measure* is a statistic such as count or mean, and each is a class. Its methods are called in this order. When the file is read:
+`problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `releases`, the mechanisms with their
+sensitivities, which are priced as entries of the pipeline, and `expected_error`. After the charge: `aggregation` says which exact sums an
+engine computes, and `answer` adds noise to them. The guarantee hangs on two agreements: `releases` must bound what one unit changes in
+`aggregation`, and `answer` must use the exact totals only through the noise that `releases` priced.
+"""
 
 from __future__ import annotations
 

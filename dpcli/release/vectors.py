@@ -1,4 +1,9 @@
-"""Sensitivity of a vector of whole numbers, and the noise on it at a query's cost."""
+"""Sensitivity of a vector of whole numbers, and the noise on it at a query's cost.
+
+A *contribution* bounds what one unit adds: to how many coordinates (keys), with how many rows, and how much per row. `sensitivity` turns it
+into exact L1 and squared L2 norms under the adjacency, with a derivation in words that users read (`why`). The engine enforces the same
+bounds on rows (aggregate.py): if the two disagree, the noise is too small.
+"""
 
 from __future__ import annotations
 

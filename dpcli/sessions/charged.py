@@ -1,6 +1,9 @@
 """The charge of a session, and the file in its folder that names the charged run.
 
-The file is written before the ledger is charged and before the first noise is drawn.
+A *session* is everything that one charge pays for: a training run, a set of answers, or texts. The order is the guarantee: the file is
+written first, then the ledger is charged and the run started, then the first noise is drawn. After a crash at any point, the folder or the
+ledger knows of the charge, and --resume continues the same run. A session goes on only with the same file, the same inputs and the same
+ledger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Atomic and durable writes of files, and folders that only one process at a time may use."""
+"""Atomic and durable writes of files, and folders that only one process at a time may use.
+
+A file is replaced as a whole and reaches the disk before the function returns, so that after a crash it is the old or the new one. The lock
+keeps two processes from drawing noise for one charge; a fork counts as another process.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from dpcli.base.extras import require_posix
 
 LOCK = ".lock"  # name of the lock file in a folder
 LOCK_ATTEMPTS = 100  # number of attempts to lock a folder that other processes repeatedly create and remove
+
+_FORKS = 0  # number of forks between the first process and this one
 
 
 def replace_file(
@@ -130,9 +136,6 @@ def _remove_if_empty(folder: str, created: Iterable[str]) -> None:
             os.unlink(os.path.join(folder, LOCK))
             for place in created:
                 os.rmdir(place)
-
-
-_FORKS = 0  # number of forks between the first process and this one
 
 
 def this_process() -> tuple[int, int]:

@@ -1,4 +1,9 @@
-"""The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs."""
+"""The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs.
+
+A *session* is what one charge pays for. Its plan is made before private data are read, and its *fingerprint* covers everything that must be
+unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor what the outputs are about.
+`over` and `on_rows` narrow the rows that are read; they never change the cost.
+"""
 
 from __future__ import annotations
 

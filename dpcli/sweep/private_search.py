@@ -1,4 +1,9 @@
-"""A private hyperparameter search. It releases the best trial if all trials succeed, and nothing otherwise."""
+"""A private hyperparameter search. It releases the best trial if all trials succeed, and nothing otherwise.
+
+The number of trials is drawn at random and is secret, like all trials but the best; the theorem of repeat-and-select prices the search as a
+whole (repeat_and_select.py). So a trial that fails must not be replaced or skipped, and an interrupted search continues with the trials
+that were drawn at its start.
+"""
 
 from __future__ import annotations
 

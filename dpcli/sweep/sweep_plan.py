@@ -1,4 +1,10 @@
-"""The plan of a sweep, which is made before the first run, and the results of a sweep. Each run is a file with calibrated noise."""
+"""The plan of a sweep, which is made before the first run, and the results of a sweep. Each run is a file with calibrated noise.
+
+A *setting* is one choice of the varied keys; a *variant* is a setting at one epsilon, with the text of its own pipeline file. Public tuning
+is meant for public data, since its search is not charged. A *private search* draws a random number of trials and releases only the best;
+its theorem needs that all trials and their distribution are fixed in advance, so nothing here may depend on a result. A finished run is
+reused only if its fingerprint, which covers everything that it depends on, is the same.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
 
 Better = Literal["higher", "lower"]
 
+# The tables that are copied from the file of the sweep to the file of a run.
+RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")
+
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Return whether higher or lower values of the metric are better. Add a finding if `sweep.better` is missing or wrong."""
@@ -50,10 +59,6 @@ def rank(better: Better, value: float) -> float:
     if math.isnan(value):
         return -math.inf
     return -value if better == "lower" else value
-
-
-# The tables that are copied from the file of the sweep to the file of a run.
-RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")
 
 
 @dataclass(frozen=True, slots=True)

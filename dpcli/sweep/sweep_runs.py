@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
+Progress = Callable[[int, int], None]
+FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run
+
 
 @dataclass(slots=True)
 class SweepCharges:
@@ -134,10 +137,6 @@ class Pool:
             process.join()
             return JobAnswer({}, f"its process ended with code {process.exitcode}: killed, or out of memory")
         return answer
-
-
-Progress = Callable[[int, int], None]
-FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run
 
 
 def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> MeasuredSweep:

@@ -1,4 +1,9 @@
-"""A worker process of a sweep, which makes one run after the other. Only workers load torch."""
+"""A worker process of a sweep, which makes one run after the other. Only workers load torch.
+
+A *job* is the pipeline file of one run with the folder of its results. The result file is written last and in one step, so that it exists
+only for a run that ended; it names the fingerprint of the job, and is used again only for the same one. An error of a run becomes its
+answer, and the worker goes on.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.analysis.curve import corners
+from dpcli.analysis.trade_off_corners import corners
 from dpcli.numerics.closed.trade_off import false_negatives
 
 PAIRS = st.lists(st.tuples(st.floats(0.0, 40.0), st.floats(0.0, 0.999)), min_size=1, max_size=8)

@@ -1,4 +1,9 @@
-"""The document of an account: the headline sentence, the table of accountants, the mechanisms with their shares, and the budget."""
+"""The document of an account: the headline sentence, the table of accountants, the mechanisms with their shares, and the budget.
+
+An *accountant* is a composition theorem that bounds the cost of the whole file; the *headline* is the smallest bound of those that are
+sound. Upper bounds are printed rounded up and lower bounds down, so that somebody may sign what is printed; `~` marks an accountant that is
+only an approximation. Sentences may be reworded. The keys of the JSON document and of the spreadsheet are read by programs and stay.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,10 @@ from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
 # Up to MOST_ROWS mechanisms are all in the table. Of more, the ROWS_OF_MANY with the largest shares are, which fit on a screen.
 MOST_ROWS, ROWS_OF_MANY = 60, 20
+
+SETTING_COLUMNS = ("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline")
+BOUND_COLUMNS = ("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason")
+SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
 
 
 def document(
@@ -226,11 +235,6 @@ def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
     if row.bound is None:
         return {**result, "reason": row.reason}
     return {**result, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
-
-
-SETTING_COLUMNS = ("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline")
-BOUND_COLUMNS = ("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason")
-SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
 
 
 def _sheet(account: Account) -> Sheet:

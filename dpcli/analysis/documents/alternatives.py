@@ -18,6 +18,8 @@ from dpcli.file.pipeline.flags import pipeline_of_flags
 SHUFFLED = "shuffle"
 OTHER_ADJACENCY = {"add-remove": "replace-one", "replace-one": "add-remove"}
 
+NEIGHBOURS = {"add-remove": "one record more or less", "replace-one": "one record replaced", "zero-out": "one record blanked"}
+
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
@@ -84,9 +86,6 @@ def _priced(
     if result.winner is None:
         return Alternative(scheme, adjacency, quantity, result.upper, result.lower, None, "nothing is certified")
     return Alternative(scheme, adjacency, quantity, result.upper, result.lower, result.winner.accountant.name)
-
-
-NEIGHBOURS = {"add-remove": "one record more or less", "replace-one": "one record replaced", "zero-out": "one record blanked"}
 
 
 def with_alternatives(document: Document, others: Sequence[Alternative], decimals: int) -> Document:

@@ -144,7 +144,8 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 def _key(calibration: Calibration) -> str:
     """Return the name of the number that was solved for.
 
-    It is a key of the file, except that a noise of several targets, or one that an epsilon states, is "noise_over_sensitivity".
+    Usually the key that was solved for. Noise is reported as noise_over_sensitivity if several entries share it, or if an entry states
+    epsilon.
     """
     if calibration.parameter == "noise":
         (_, key), *others = calibration.targets

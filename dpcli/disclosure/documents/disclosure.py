@@ -1,4 +1,9 @@
-"""The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures."""
+"""The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures.
+
+statement.py says what is in a statement, and this module renders it. Every item of the form appears, also one that the file does not state
+(NOT STATED): a report must not look complete by silence. Without a date the bytes depend on the file alone, so that a committed report can
+be compared.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,13 @@ from dpcli.plots.trade_off_curve import complete_picture
 
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
+
+LOWEST_SHARE = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
+SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas
+MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
+ROOM = 1.05  # factor by which an axis is longer than what is drawn
+
+FORMS = {"report": disclosure, "registry": registry_entry}  # function that makes each form, by the name of its JSON schema
 
 
 def document(
@@ -124,12 +136,6 @@ def _record(answer: Answer) -> dict[str, Any]:
     }
 
 
-LOWEST_SHARE = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
-SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas
-MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
-ROOM = 1.05  # factor by which an axis is longer than what is drawn
-
-
 def charts(facts: Facts) -> tuple[Chart, ...]:
     """Return the pictures of a statement; an empty tuple if no finite epsilon is certified."""
     if facts.meaning is None:
@@ -188,9 +194,6 @@ def _shares(account: Account) -> tuple[Chart, ...]:
         notes=(f"shares of the total by the accountant {account.winner.accountant.name}; shares are not epsilons",),
     )
     return (chart,)
-
-
-FORMS = {"report": disclosure, "registry": registry_entry}  # function that makes each form, by the name of its JSON schema
 
 
 @limited

@@ -1,4 +1,9 @@
-"""The document of dpcli explain FILE: attacks, beliefs and groups under the guarantee, and what it does not cover."""
+"""The document of dpcli explain FILE: attacks, beliefs and groups under the guarantee, and what it does not cover.
+
+The numbers come from analysis/meaning.py: the best rates of a membership attack, how far a belief may move, and the epsilon of several
+units together. Each is an upper bound on what an attacker can do and is rounded up; what an attacker misses is rounded down. Readers take
+these sentences for the guarantee, so what it does not cover is part of the document.
+"""
 
 from __future__ import annotations
 

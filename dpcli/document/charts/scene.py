@@ -1,6 +1,8 @@
 """The layout of a chart or a grid as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes.
 
-Coordinates are pixels, and y increases downwards.
+A chart has axes and lines; a grid has squares, such as the blocks of a ledger. Coordinates are pixels, and y increases downwards. The order
+of drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover no line (`Placement`). No number is
+changed here: a curve that bounds something is drawn through the points that it was given.
 """
 
 from __future__ import annotations
@@ -56,6 +58,11 @@ HEADING_ROOM = 46.0  # space, in pixels, for a heading that begins at the last c
 STRIP = 22.0  # width, in pixels, of the hatched part of a closed square with words in it
 HATCH = 4.0  # distance, in pixels, between two lines of a hatching
 DARK = 3  # first step whose colour is so dark that text on it is white
+
+PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
+BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
+CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
+END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +217,6 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
     if any(square.closed for square in grid.squares):
         yield Square("", 0, 0, grid.steps[1][0], "", closed=True), grid.closed
-
-
-PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
-BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
-CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
-END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
 
 
 @dataclass(frozen=True, slots=True)

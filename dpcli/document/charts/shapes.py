@@ -15,6 +15,11 @@ Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1
 # Colours of the squares of a grid, from small to large values. Larger values are darker on light paper, and lighter on dark paper.
 STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
 
+WIDTH = 800.0  # pixels
+MARGIN = 24.0  # pixels
+TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # font sizes in pixels
+LEADING = 1.4  # distance of text lines relative to the font size
+
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
@@ -82,12 +87,6 @@ class Scene:
     strokes: list[Stroke] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
-
-
-WIDTH = 800.0  # pixels
-MARGIN = 24.0  # pixels
-TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # font sizes in pixels
-LEADING = 1.4  # distance of text lines relative to the font size
 
 
 def head(scene: Scene, title: str, subtitle: list[str]) -> None:

@@ -15,6 +15,15 @@ from dpcli.document.document import visible
 # Bits of the dots of a braille character (U+2800), by row and column.
 BRAILLE = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
+EMPTY, CLOSED, LAST = ".", "x", "#"  # characters of squares without a value, of closed squares, and of squares at the last step
+APART = 2  # distance of squares in columns of the screen
+
+ROWS = 20  # height of a plot, in lines
+ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
+NAMES = 24  # largest number of columns for the names at the ends of lines
+
+At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
+
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
@@ -120,10 +129,6 @@ def _switch(current: Tone | None, tone: Tone | None) -> str:
     return end if tone is None else f"{end}\x1b[{TERMINAL[tone]}m"
 
 
-EMPTY, CLOSED, LAST = ".", "x", "#"  # characters of squares without a value, of closed squares, and of squares at the last step
-APART = 2  # distance of squares in columns of the screen
-
-
 def grid_lines(grid: Grid, width: int) -> list[str]:
     """Return the rows of a grid and its legend.
 
@@ -186,11 +191,6 @@ def _legend(grid: Grid) -> str:
     return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])
 
 
-ROWS = 20  # height of a plot, in lines
-ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
-NAMES = 24  # largest number of columns for the names at the ends of lines
-
-
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
     """Return the chart as text in at most `width` columns, with the notes below it.
 
@@ -237,9 +237,6 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     _write_y_axis(canvas, chart, marks, left, glyphs)
     _end_names(canvas, named, names, [at(*line.points[-1])[1] for line in named], left + 1 + columns + 1)
     return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, glyphs)]
-
-
-At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
 
 
 def _draw(canvas: Canvas, chart: Chart, at: At) -> None:

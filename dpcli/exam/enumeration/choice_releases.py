@@ -21,6 +21,8 @@ NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(24)  # exact for polynomia
 PANEL = 2.0  # width of a panel in units of the smallest scale of noise
 LEFT_OUT = 1e-18  # probability of the noise beyond each end of an integral, far below the rounding of doubles
 
+NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": stats.expon}
+
 
 def scores(adjacency: str) -> Iterator[Scores]:
     """Yield functions that return three scores. One change under the adjacency moves each score by at most 1, up or down."""
@@ -59,9 +61,6 @@ def permute_and_flip(epsilon: float, score: Scores) -> Release:
         return law
 
     return release
-
-
-NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": stats.expon}
 
 
 def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:

@@ -16,6 +16,9 @@ from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situ
 OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for each label by the teachers whose data do not change
 MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # change of a logit by each record, in units of the logit's sensitivity
 
+# Distance of each of two tokens from the public prediction, without the changing records.
+DISTANCES = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))
+
 
 def counts(records: Records, situation: Situation, others: tuple[int, ...], changed_vote: int) -> Array:
     """Return the votes for each label.
@@ -113,10 +116,6 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
             return np.asarray(weights / weights.sum())
 
         yield release
-
-
-# Distance of each of two tokens from the public prediction, without the changing records.
-DISTANCES = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))
 
 
 def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:

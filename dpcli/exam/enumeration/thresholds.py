@@ -15,6 +15,8 @@ from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situ
 SIDE = 12  # largest count that the search covers; the distances that matter are less than half of it
 Counts = tuple[int, int]
 
+Weight = Callable[[int], float]
+
 
 def beyond(scale: float, least: int) -> float:
     """Return P(X > least) for discrete Laplace noise X, by a sum of its terms."""
@@ -82,9 +84,6 @@ def tested_number(epsilon: float, delta: float, scale: float, situation: Situati
             return np.append(1.0 - passed, passed * cells(laplace(scale), number, -12.0 * scale, 12.0 * scale + 10.0, 400))
 
         yield release
-
-
-Weight = Callable[[int], float]
 
 
 def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:

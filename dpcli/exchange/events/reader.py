@@ -1,4 +1,9 @@
-"""Import from dp-accounting: conversion of a tree of DpEvents to the tables of a pipeline file."""
+"""Import from dp-accounting: conversion of a tree of DpEvents to the tables of a pipeline file.
+
+Each class of event becomes a *draft*, an entry of the new file with its steps, its sampling and its parts. A leaf is a mechanism
+(leaves.py), and NESTED lists the classes that contain other events. The entry must cost at least as much as the event under the stated
+adjacency; an event for which dpcli has no such entry is refused with the reason (REFUSED), and never approximated.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,8 @@ REFUSED = {
 }
 DISTRIBUTIONS = {shape: distribution for distribution, shape in SHAPES.items()}
 MOST_RUNS = 10**18  # largest number of repetitions of an event
+
+PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,6 @@ NESTED: dict[str, Nested] = {
     "TruncatedSubsampledGaussianDpEvent": EventReader.truncated,
     "RepeatAndSelectDpEvent": EventReader.selected,
 }
-PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
 
 
 def _has_sample(draft: Draft) -> bool:

@@ -23,6 +23,13 @@ from dpcli.file.pipeline.key_places import tables
 from dpcli.gate.policy import KEYS
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 
+ABOUT_ACCOUNTANTS = "Upper bounds; the headline is the smallest sound bound that applies."
+ABOUT_FILTERS = (
+    "Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs."
+)
+ABOUT_RULES = "Rules that dpcli lint and dpcli gate check. dpcli explain CODE explains a rule."
+ABOUT_FAILURES = "Failures that a test, the ledger or the run itself has to detect. dpcli explain CODE explains a failure."
+
 
 @click.command(short_help="Write the manual pages.")
 @click.argument("directory")
@@ -60,14 +67,6 @@ def pages() -> dict[str, str]:
 def _topic_page(name: str) -> str:
     result = topic(name)
     return page(f"dpcli-{name}", 7, result.title, result.sections, __version__)
-
-
-ABOUT_ACCOUNTANTS = "Upper bounds; the headline is the smallest sound bound that applies."
-ABOUT_FILTERS = (
-    "Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs."
-)
-ABOUT_RULES = "Rules that dpcli lint and dpcli gate check. dpcli explain CODE explains a rule."
-ABOUT_FAILURES = "Failures that a test, the ledger or the run itself has to detect. dpcli explain CODE explains a failure."
 
 
 def _main_page() -> str:

@@ -1,4 +1,9 @@
-"""The kinds of values that keys may have. Each is a class that reads a value, describes it, and gives its JSON Schema."""
+"""The kinds of values that keys may have. Each is a class that reads a value, describes it, and gives its JSON Schema.
+
+`read` either returns the value as Python uses it, or adds a finding with its place and raises Refused, so that a file with ten mistakes
+gets ten findings. A *rule* (Constraint) narrows a kind, such as "a number in (0, 1]". "calibrate" in place of a number asks dpcli to solve
+for it. NaN and infinity are refused here, once for all keys: no check behind this file expects them.
+"""
 
 from __future__ import annotations
 

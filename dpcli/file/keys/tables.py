@@ -1,6 +1,8 @@
 """Tables of a file as dataclasses: reading a table, writing it as plain data, and its JSON Schema.
 
-A key of the table may select the dataclass, as `type` does in a [[mechanism]] table.
+A *member* is a key of a table: its kind (kinds.py), its rule, and facts that other commands use, such as `claim` (nobody can check the
+value) or `reads` (it names a file). A key of the table may select the dataclass, as `type` does in a [[mechanism]] table (`SelectedTable`).
+An unknown key is a finding with a suggestion, and is never ignored: a mistyped key would silently leave a default in force.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from dpcli.file.keys.kinds import KeyPlace, Kind, Refused, expected
 from dpcli.file.keys.words import OneOf, words
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, closest_short
+
+NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
+
+# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
+Others = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +48,7 @@ class Member:
         return expected(self.kind, self.rule)
 
 
-NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
 Members = Mapping[str, Member]
-# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
-Others = Mapping[str, str]
 
 
 def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:

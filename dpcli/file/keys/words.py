@@ -19,6 +19,8 @@ LONGEST_LIST = 6  # a message with a suggestion lists the known words only if th
 BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # Hangul fillers: Unicode calls them letters, but they are invisible
 SILENT = ("not", "stated")  # a report prints NOT STATED for an absent key
 
+_BREAKS = str.maketrans("\n\t", "  ")
+
 
 def has_words(text: str) -> bool:
     """Return whether a text has at least one visible letter or digit, of any script."""
@@ -72,8 +74,6 @@ class Text:
         longest = {} if self.longest is None else {"maxLength": self.longest}
         return {"type": "string", **blank, **longest, **dict(rule.schema if rule else ())}
 
-
-_BREAKS = str.maketrans("\n\t", "  ")
 
 NAME = Text()
 PERSON = Text(answers=True)

@@ -1,4 +1,9 @@
-"""The top-level keys of a pipeline file, its [[mechanism]] tables, and conversions between a pipeline and plain tables."""
+"""The top-level keys of a pipeline file, its [[mechanism]] tables, and conversions between a pipeline and plain tables.
+
+TOP lists the keys of a file; sections of commands, such as [train], are added by plugins. `tables_of` gives the *canonical* tables: two
+files with equal ones cost the same, whatever their spelling, and a ledger records them for each run. So a key on which the cost depends
+must be in them, and what an old ledger holds must still be readable (`pipeline_from`).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,9 @@ from dpcli.file.pipeline.section import MECHANISMS, DefaultsTable, SectionTable
 from dpcli.file.toml.findings import Findings, TooMany
 
 FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
+
+CALLED = {"federated": "dpcli.rounds, in Python"}  # sections that are not read by a command of the same name
+OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +95,6 @@ class Mechanisms:
 def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
-
-CALLED = {"federated": "dpcli.rounds, in Python"}  # sections that are not read by a command of the same name
-OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
 
 RELEASE: Members = {
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release queries"),

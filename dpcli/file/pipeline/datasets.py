@@ -1,4 +1,8 @@
-"""Names of datasets, the grouping of pipelines by dataset, and the window of blocks that a pipeline reads."""
+"""Names of datasets, the grouping of pipelines by dataset, and the window of blocks that a pipeline reads.
+
+A *dataset* is a name under which a ledger adds up runs, a *block* a part of it, and a *window* the blocks that a run reads. dpcli checks
+that a window is well formed; that all records lie in it is a premise (UNCHECKED).
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,10 @@ if TYPE_CHECKING:
 
 
 LONGEST_NAME = 100  # largest number of characters of a name
+
+MOST_SHOWN = 8  # largest number of blocks that a sentence names
+FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # start and end of a ledger's message about blocks
+UNCHECKED = "dpcli did not check that all records lie in the window"
 
 
 def dataset_problems(name: str) -> Iterator[Problem]:
@@ -78,11 +86,6 @@ def _require_same_guarantee(dataset: str, first: Pipeline, other: Pipeline) -> N
 
 def _word(value: str | None) -> str:
     return "none" if value is None else quoted(value)
-
-
-MOST_SHOWN = 8  # largest number of blocks that a sentence names
-FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # start and end of a ledger's message about blocks
-UNCHECKED = "dpcli did not check that all records lie in the window"
 
 
 def window_words(privacy: Privacy) -> str:

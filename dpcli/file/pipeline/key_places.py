@@ -17,6 +17,9 @@ from dpcli.file.pipeline.section import MECHANISMS, TablePlace, inside, places_i
 
 TOP_LEVEL = "top level"
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget has at least one cap
+
 
 def places_of(key: str, path: str | None = None) -> list[str]:
     """Return a line for each meaning of a key, such as `[budget]: meaning of the key (allowed values; default 0.8)`.
@@ -60,10 +63,6 @@ def _mechanisms() -> Iterator[TablePlace]:
         keys, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
         yield TablePlace(choice, load(target).__doc__ or "", keys, path, word, choice)
         yield from inside(keys, path, title)
-
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget has at least one cap
 
 
 def json_schema() -> dict[str, object]:

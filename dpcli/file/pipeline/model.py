@@ -1,4 +1,9 @@
-"""The classes of the pipeline file, format 1. Each field with `Annotated` declares a key of the TOML file and its validation rules."""
+"""The classes of the pipeline file, format 1. Each field with `Annotated` declares a key of the TOML file and its validation rule.
+
+A `Key` (base/fields.py) holds the words of the manual, the rule, and facts for other commands: `claim` marks what nobody can check, `safer`
+in which direction a change weakens nothing, `varies` where a list makes several entries. The manual pages, the JSON Schema and the messages
+follow from these declarations. A key is never renamed or given another meaning within a format: signed files must keep theirs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Recognition of files that are no pipeline: policies, schedules, and files of other programs. Messages name the command for each."""
+"""Recognition of files that are no pipeline: policies, schedules, and files of other programs. Messages name the command for each.
+
+Nothing is read beyond the first bytes or the top-level keys, and nothing follows but a message: a wrong guess costs a wrong hint. A file
+that may be a damaged pipeline must not be taken for something else, since a gate would then overlook it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,14 @@ from dpcli.file.toml.suggest import closest
 
 POLICY = "a policy, which dpcli gate reads as --policy"
 SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
+
+LFS_POINTER = b"version https://git-lfs"
+OPACUS = "import opacus {}"
+SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
+
+FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
+HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # header of a csv file
+READ_BYTES = 4096  # number of bytes at the start of a text that are examined
 
 
 def _policies() -> Mapping[str, Any]:
@@ -77,9 +89,6 @@ class FileKind(NamedTuple):
     command: str = ""
 
 
-LFS_POINTER = b"version https://git-lfs"
-OPACUS = "import opacus {}"
-SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
 EVENT = FileKind(
     "a DpEvent of dp-accounting", "import dp-accounting {} --adjacency add-remove (or the adjacency of its accountant)"
 )
@@ -98,9 +107,6 @@ KEYS: dict[frozenset[str], FileKind] = {
     frozenset({"__function__", "__kwargs__"}): FileKind("an accountant of OpenDP", "import opendp {}"),
     frozenset({"privacy_budget", "protected_changes"}): FileKind("a Session of Tumult Analytics", "import tumult {}"),
 }
-FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
-HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # header of a csv file
-READ_BYTES = 4096  # number of bytes at the start of a text that are examined
 
 
 def looks_like(data: bytes, path: str) -> str | None:

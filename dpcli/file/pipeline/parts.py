@@ -1,4 +1,9 @@
-"""Entries that depend on each other: entries that are parts of others, and entries that share a sample."""
+"""Entries that depend on each other: entries that are parts of others, and entries that share a sample.
+
+A *part* is an entry that another one names: it is charged there, and by itself costs nothing. A *sample* with a name is drawn once and read
+by several entries, which must then agree on how it is drawn. A part that does not exist, a cycle, or two draws under one name would make
+the account leave out a cost, so each is a finding.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ from dpcli.file.toml.shown import escaped, quoted
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
+
+SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
 
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -126,9 +133,6 @@ def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
                 yield [*names[names.index(part) :], part]
             elif part not in finished:
                 path[part] = iter(edges.get(part, ()))
-
-
-SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
 
 
 def entries_by_sample(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:

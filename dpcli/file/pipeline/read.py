@@ -1,4 +1,10 @@
-"""Reading of pipeline files, and the search for pipeline files in folders. Every problem is reported at its place in the text."""
+"""Reading of pipeline files, and the search for pipeline files in folders. Every problem is reported at its place in the text.
+
+The steps are: bytes to text and TOML tables; tables with lists and [defaults] expanded into one entry each; values and findings for each
+key; and the `Pipeline`, if nothing is wrong. A *finding* is a problem with its key, and becomes a `Diagnostic` with line and column. `load`
+is strict, as all commands that charge or price are; `examine` also returns a pipeline with wrong sections, for lint. Nothing is guessed: a
+key that is unknown or wrong refuses the file. `path` is the name of the file in messages.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +69,7 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 
 
 def parse(data: bytes, path: str, substitute: float | None = None) -> Pipeline:
-    """Return the pipeline in the bytes of a file. Raises InvalidFile as `load` does."""
+    """Return the pipeline in the bytes of a file. Raises InvalidFile, with at most 100 problems, if it has problems."""
     document = _pipeline_document(data, path)
     if substitute is not None:
         document = document._replace(tables=substituted(document.tables, substitute))
@@ -89,7 +95,7 @@ def examine(data: bytes, path: str) -> Examined:
 def checked_document(data: bytes, path: str) -> CheckedDocument:
     """Return the document in the bytes of a file, its values and its findings. A number replaces each "calibrate", as in `examine`.
 
-    Raises InvalidFile as `examine` does.
+    Raises InvalidFile if the bytes are blank, not TOML, or a file of another kind.
     """
     document = _pipeline_document(data, path)
     return _checked(document._replace(tables=with_placeholders(document.tables)))
@@ -98,7 +104,7 @@ def checked_document(data: bytes, path: str) -> CheckedDocument:
 def section(data: bytes, path: str, name: str) -> Any:
     """Return the value of the section `name`; None if the file has no such section. The whole file is checked as in `parse`.
 
-    A number replaces each "calibrate", as in `examine`. Raises InvalidFile as `load` does.
+    A number replaces each "calibrate", as in `examine`. Raises InvalidFile if the file has problems, in this section or elsewhere.
     """
     document, values, findings = checked_document(data, path)
     refuse(findings, document.tables, document.text, path)

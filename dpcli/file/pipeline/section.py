@@ -26,6 +26,9 @@ from dpcli.mechanisms.sampling.schemes import Scheme
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
+SAMPLING = SelectedTable.by(Scheme.selection, members_of, Scheme.__doc__ or "")
+MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
+
 
 @dataclass(frozen=True, slots=True)
 class SectionTable:
@@ -132,10 +135,6 @@ def refuse_contradicted(pipeline: Pipeline) -> None:
 def in_section(path: Path) -> bool:
     """Return whether a key is in a section. The privacy cost does not depend on sections."""
     return bool(path) and path[0] in SECTIONS
-
-
-SAMPLING = SelectedTable.by(Scheme.selection, members_of, Scheme.__doc__ or "")
-MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,15 @@ _CONFUSABLES: Mapping[int, Any] = {
     **str.maketrans(dict.fromkeys(_HYPHENS, "-")),
 }
 
+_SCRIPTS = (
+    "ARABIC ARMENIAN BENGALI BOPOMOFO CJK COMBINING CYRILLIC DEVANAGARI ETHIOPIC GEORGIAN GREEK GUJARATI GURMUKHI HANGUL HEBREW HIRAGANA "
+    "IDEOGRAPHIC KANNADA KATAKANA KATAKANA-HIRAGANA KHMER LAO LATIN MALAYALAM MYANMAR ORIYA SINHALA TAMIL TELUGU THAANA THAI TIBETAN"
+)
+_RECOMMENDED = frozenset(_SCRIPTS.split())
+_USUAL_WITH_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
+# The Unicode name of a small capital, or of a letter with a stroke or a hook, contains its base letter.
+_VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")
+
 
 def skeleton(name: str) -> str:
     """Return the skeleton of a name. Names that look alike have equal skeletons.
@@ -102,16 +111,6 @@ def _is_usual(c: str) -> bool:
     # A Latin letter without case is a phonetic sign, such as a click.
     is_letter = category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
     return script in _RECOMMENDED and is_letter
-
-
-_SCRIPTS = (
-    "ARABIC ARMENIAN BENGALI BOPOMOFO CJK COMBINING CYRILLIC DEVANAGARI ETHIOPIC GEORGIAN GREEK GUJARATI GURMUKHI HANGUL HEBREW HIRAGANA "
-    "IDEOGRAPHIC KANNADA KATAKANA KATAKANA-HIRAGANA KHMER LAO LATIN MALAYALAM MYANMAR ORIYA SINHALA TAMIL TELUGU THAANA THAI TIBETAN"
-)
-_RECOMMENDED = frozenset(_SCRIPTS.split())
-_USUAL_WITH_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
-# The Unicode name of a small capital, or of a letter with a stroke or a hook, contains its base letter.
-_VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")
 
 
 def _base_letter(c: str) -> str:

@@ -24,6 +24,11 @@ Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]
 
 MAX_FINDINGS = 100  # largest number of findings that are reported for one file; more would bury the first ones
 
+Severity = Literal["error", "warning"]
+
+WIDTH = 120  # largest number of characters of a source line that are shown, so that a long line does not fill the screen
+_INDENT = "    "
+
 
 class TooMany(Exception):
     """MAX_FINDINGS findings were collected. The reader stops, and reports these."""
@@ -78,9 +83,6 @@ class Findings:
         self.items.append(KeyFinding(rule, key, expected, actual, hint, tuple(among)))
 
 
-Severity = Literal["error", "warning"]
-
-
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """An error or a warning about a file, as it is printed.
@@ -100,10 +102,6 @@ class Diagnostic:
     line: int = 0
     column: int = 0
     source: str = ""
-
-
-WIDTH = 120  # largest number of characters of a source line that are shown, so that a long line does not fill the screen
-_INDENT = "    "
 
 
 def render(diagnostic: Diagnostic) -> str:

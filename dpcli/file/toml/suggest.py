@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dpcli.file.toml.shown import first_names, quoted
 
 MOST_CHOICES = 160  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
-# For words of three and two letters, the smallest similarity that a wrong or exchanged letter leaves, rounded down.
+# For words of three and two letters: the difflib ratio of two words that differ in one letter, 4/6 and 2/4, rounded down.
 SHORT_CUTOFFS = {3: 0.66, 2: 0.5}
 LONGEST_WORD = 64  # number of characters that are compared
 
@@ -64,6 +64,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "double": ("decimal",),
 }
 
+SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
+
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     """Return the known word that `word` most likely stands for; None if none is likely, or there are too many to compare.
@@ -115,9 +117,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `did you mean 'x'` for the closest known word; "" if none is close."""
     meant = closest(word, known)
     return f"did you mean {quoted(meant)}" if meant else ""
-
-
-SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
 def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), schema: bool = False) -> str:

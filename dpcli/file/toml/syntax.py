@@ -1,4 +1,9 @@
-"""Reading TOML: bytes to text, text to tables, and syntax errors as messages of the form "expected X, found Y; what to do"."""
+"""Reading TOML: bytes to text, text to tables, and syntax errors as messages of the form "expected X, found Y; what to do".
+
+tomli parses; this module rewords its messages (`_REWORDED`), whose spelling differs between its versions. An unknown message is shown as it
+is. A file is refused before parsing if it is too large, not UTF-8, or has a byte order mark or NUL byte, so that a file from elsewhere can
+neither exhaust memory nor be read in two ways.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,8 @@ from dpcli.file.toml.shown import escaped
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
+
+_WORD = re.compile(r"""[^\s,\]}#='"]+""")
 
 
 class NotToml(Exception):
@@ -113,7 +120,6 @@ def _place(data: bytes, offset: int) -> tuple[int, int]:
     return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode(errors="replace")) + 1
 
 
-_WORD = re.compile(r"""[^\s,\]}#='"]+""")
 _LITERALS = {
     "True": "write true",
     "False": "write false",

@@ -1,4 +1,9 @@
-"""Writing TOML: tables as text, and edits of a document that keep its comments, order and spacing."""
+"""Writing TOML: tables as text, and edits of a document that keep its comments, order and spacing.
+
+`toml_text` writes new documents. `edited` and `renamed` change values or names in the text of an existing one, by patterns and positions.
+Patterns cannot be right for every document, so the result is parsed again and must contain exactly the old tables with the change;
+otherwise the edit is refused and the user is told the key.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,12 @@ from dpcli.file.toml.findings import Path
 from dpcli.file.toml.positions import KEY_PART, PART, STRING, locate
 from dpcli.file.toml.shown import BARE_KEY, key_text
 from dpcli.file.toml.syntax import NotToml, tables_of
+
+# Patterns of a pair `key = value` whose value can be replaced.
+DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
+WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
+SCALAR = r"[^\s,\]}#\[{]+"
+VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
@@ -74,13 +85,6 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     list: lambda value: "[" + ", ".join(map(value_text, value)) + "]",
     dict: lambda value: "{ " + ", ".join(_pairs(value)) + " }" if value else "{}",
 }
-
-
-# Patterns of a pair `key = value` whose value can be replaced.
-DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
-WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
-SCALAR = r"[^\s,\]}#\[{]+"
-VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:

@@ -1,4 +1,10 @@
-"""The result of a gate as a document."""
+"""The result of a gate as a document: verdicts on files and sums, the conditions behind them, costs of changes, and waivers in force.
+
+A *condition* is one thing that the gate checked of a file, with its own verdict; the worst verdict of its conditions is that of the file,
+and the worst of all files decides the exit code (verdicts.py). A *waiver* pardons one failed condition with a reason and an end. This file
+only words results. It must show every condition that does not pass, and every waiver: a reviewer approves what they see. The JSON of a file
+is read again as the base of a later gate (bases.py).
+"""
 
 from __future__ import annotations
 
@@ -189,7 +195,7 @@ def _signed(difference: float) -> str:
 def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a file in the table of changes. A change without an effect on epsilon is shown only if it is in a mechanism."""
     for priced in file.changes:
-        if not priced.change.free or priced.change.edits[0].path[0] == "mechanism":
+        if not priced.change.free or priced.change.edits[0].section == "mechanism":
             epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
             yield (file.path, edits_in_words(priced), epsilon, priced.reason or _signed(priced.increase))
 

@@ -1,4 +1,7 @@
-"""Installation and upgrade of the ledger's schema and roles in PostgreSQL."""
+"""Installation and upgrade of the ledger's schema and roles in PostgreSQL.
+
+`place` is the name of the database in messages, without a password.
+"""
 
 from __future__ import annotations
 

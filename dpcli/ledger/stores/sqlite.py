@@ -77,6 +77,10 @@ MEANINGS = {
     "SQLITE_CONSTRAINT": "refused by its own rules; nothing was written",
 }
 
+_OPENING = threading.Lock()  # taken by whoever reads or changes _OPEN: a set that changes while it is read raises RuntimeError
+# The open stores of this process. Their headers are not read again, because closing a second descriptor of a file would drop its locks.
+_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
 
 def connect(path: str, seconds: float) -> sqlite3.Connection:
     """Return a connection to an existing file, without automatic transactions. It waits up to `seconds` for a lock."""
@@ -310,11 +314,6 @@ class SqliteStore:
                 meaning = CUT_OFF
             failure = LedgerError(f"{self._path}: {meaning}")
             raise (error_after_write(failure) if self.wrote else failure) from None
-
-
-_OPENING = threading.Lock()  # taken by whoever reads or changes _OPEN: a set that changes while it is read raises RuntimeError
-# The open stores of this process. Their headers are not read again, because closing a second descriptor of a file would drop its locks.
-_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
 def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = connect) -> None:

@@ -2,6 +2,10 @@
 
 `ExponentialSpec` has the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on
 earlier answers.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
+losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log
+E_P[e^{z L}] and `tails` its tail probabilities under P and Q.
 """
 
 from __future__ import annotations

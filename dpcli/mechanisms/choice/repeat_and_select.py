@@ -28,7 +28,7 @@ from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.sampling.poisson import finite_loss
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, balle_delta
@@ -79,7 +79,7 @@ class RepeatAndSelectSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     selects: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,

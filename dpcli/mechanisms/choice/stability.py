@@ -1,4 +1,14 @@
-"""Releases that first test the stability of the answer: the stability histogram and propose-test-release."""
+"""Releases that first test the stability of the answer: the stability histogram and propose-test-release.
+
+A stability histogram shows the keys whose noisy count exceeds a threshold, so that possible keys need not be known. A unit's *own* keys are
+those that nobody else has: showing one reveals the unit, with a probability that is charged as delta. Propose-test-release answers only if
+a noisy test finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing
+are rounded up, and those of hiding down; the bounds of this file are upper bounds only because of that.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, and `losses` the privacy losses log dP/dQ of
+its dominating pairs (P, Q). Of a loss L: `tails` returns its tail probabilities under P and Q. Of a type: `problems` checks the keys, and
+`resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +30,7 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
@@ -67,7 +77,7 @@ class StabilityHistogramSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

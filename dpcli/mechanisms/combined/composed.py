@@ -1,4 +1,14 @@
-"""Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`)."""
+"""Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`).
+
+A *part* is a mechanism with the number of its runs. Composed costs add up, each representation in its own way: epsilons with a split of
+delta, Renyi divergences, losses of dominating pairs. Disjoint parts cost as much as the worst of them, since one record is in one part; a
+replaced record may change two. `ComposedSpec` is an entry that names other entries, which share one sample: sampling then amplifies the
+whole group once, and never each member separately.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
+losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log
+E_P[e^{z L}] and `tails` its tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +26,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_sum
 from dpcli.numerics.work import shared
@@ -165,7 +175,7 @@ class ComposedSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]
@@ -270,7 +280,7 @@ def _needs_more(mechanism: Mechanism) -> bool:
 
 
 def _at_floors(parts: Parts, delta: float) -> float:
-    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable as `split_delta` does."""
+    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable if they exceed `delta`."""
     split_delta(parts, delta)
     return _sum_at_floors(parts)
 

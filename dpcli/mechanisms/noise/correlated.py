@@ -41,7 +41,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
@@ -57,7 +57,7 @@ SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST_ST
 class CorrelatedSpec(Spec):
     """Keys of every matrix mechanism. `steps` of the entry is the number of repetitions of the whole run, with fresh noise."""
 
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
@@ -96,7 +96,10 @@ class CorrelatedSpec(Spec):
         raise NotImplementedError
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Return one Gaussian. The sensitivities of several records, and of the two versions of a record, at most add up."""
+        """Return one Gaussian at the sensitivity of the whole stream (top of this file).
+
+        For several records, and for the two versions of a replaced record, the sensitivities are added, which is an upper bound.
+        """
         noise = self._noise(_norm(replace(self, noise_multiplier=1.0)))
         return noise.resolve(neighbours) if noise else NoPrivacy(math.inf)
 
@@ -184,8 +187,8 @@ class TreeSpec(CorrelatedSpec):
     """DP-FTRL by tree aggregation: every complete node of a binary tree over the steps is a sum with independent Gaussian noise.
 
     noise_multiplier is the standard deviation of each node's noise over C, the bound on one record's contribution to one step (L2). All
-    nodes, and therefore all prefix sums, are released. A restart with a fresh tree, for example after each epoch, counts as another one of
-    the entry's `steps`. The participations are then those within one tree. With `trees`, a run has several trees, one after the other, and
+    nodes, and therefore all prefix sums, are released. If training restarts the tree (say, each epoch), set `steps` to the number of trees
+    and `max_participations` to the most within one tree. With `trees`, a run has several trees, one after the other, and
     the participations are those within the run: a record with one participation costs as much as in the tree with the most levels alone.
 
     Neighbours: all three adjacencies. All participations of a record change together. There is no sampling; max_participations and

@@ -2,6 +2,10 @@
 
 `DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector.
 `NearlyGaussian` is the cost of either if the noise has too many outcomes to sum over.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
+losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log
+E_P[e^{z L}] and `tails` its tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
@@ -57,6 +61,8 @@ MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector 
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
 
+Shift = tuple[int, ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteGaussianSpec(Spec):
@@ -83,7 +89,7 @@ class DiscreteGaussianSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
@@ -386,9 +392,6 @@ def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
     x = np.arange(sensitivity - reach, sensitivity + reach + 1, dtype=float)
     mass = np.exp(-((x - sensitivity) ** 2) / scale)
     return mass / mass.sum() * (1.0 + 1e-13), (2.0 * x * sensitivity - sensitivity * sensitivity) / scale
-
-
-Shift = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

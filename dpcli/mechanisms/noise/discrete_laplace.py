@@ -1,4 +1,8 @@
-"""Discrete Laplace noise, also called two-sided geometric noise, on integers."""
+"""Discrete Laplace noise, also called two-sided geometric noise, on integers.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.roots import bracket_root
@@ -38,7 +42,7 @@ class DiscreteLaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     premises: ClassVar[Premises] = (
         SECRET,
         moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),

@@ -1,4 +1,9 @@
-"""Gaussian noise without sampling, for which every bound is exact."""
+"""Gaussian noise without sampling, for which every bound is exact.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
+tail probabilities under P and Q.
+"""
 
 from __future__ import annotations
 

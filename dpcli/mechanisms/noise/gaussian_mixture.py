@@ -1,4 +1,14 @@
-"""Gaussian noise on a sum to which one record contributes a random amount."""
+"""Gaussian noise on a sum to which one record contributes a random amount.
+
+A record draws its contribution from a public distribution: *shifts* (contributions over the standard deviation) with *weights* (their
+probabilities). The pair is then a mixture of Gaussians, which costs less than its largest shift alone, as nobody sees what was drawn. A
+group of records is the mixture of the sum of their draws. Whatever shortens a mixture must move weight to larger shifts, never to smaller
+ones; the bounds then only grow, and `_rounds_up` takes back the claim that they are attained.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
+losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys,
+and `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,7 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.tails import single_epsilon_upper
@@ -115,7 +125,7 @@ class GaussianMixtureSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,

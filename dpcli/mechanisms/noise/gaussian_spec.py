@@ -1,4 +1,13 @@
-"""The mechanism type "gaussian", and Gaussian noise on a Poisson sample, which is the mechanism of DP-SGD."""
+"""The mechanism type "gaussian", and Gaussian noise on a Poisson sample, which is the mechanism of DP-SGD.
+
+mu is one record's contribution over the standard deviation of the noise. Under add-remove the pair of a sampled step is ((1 - q) N(0, 1) +
+q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
+needs the noise to be stated relative to C. A group of records is a mixture over how many of them were drawn.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
+losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys,
+and `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +24,7 @@ from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
 from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
@@ -117,7 +126,7 @@ class GaussianSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 40.0}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-gaussian"
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

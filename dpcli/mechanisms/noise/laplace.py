@@ -1,4 +1,13 @@
-"""Laplace noise without sampling, and the mechanism type "laplace"."""
+"""Laplace noise without sampling, and the mechanism type "laplace".
+
+`LaplaceSpec` holds the keys, `Laplace` is the mechanism, and `LaplaceLoss` the privacy loss of its pair: two Laplace laws whose centres are
+epsilon scales apart. The loss has an atom at each end and a density in between, so that its CGF, tails and outcomes are closed forms.
+Formulas are written so that nothing cancels: n steps multiply every rounding error by n. With sampling, laplace_mixture.py takes over.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
+tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +22,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.sampling.poisson import with_ends
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.logspace import log1p_complex
@@ -47,7 +56,7 @@ class LaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-laplace"
     premises: ClassVar[Premises] = (
         SECRET,

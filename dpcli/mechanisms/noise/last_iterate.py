@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 from dpcli.numerics.work import shared
 
@@ -65,7 +65,7 @@ class LastIterateSpec(Spec):
         "lipschitz": 1.0,
         "divisor": 40,
     }
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     final_only: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

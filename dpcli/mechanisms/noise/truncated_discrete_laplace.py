@@ -1,4 +1,13 @@
-"""Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace"."""
+"""Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace".
+
+Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type.
+Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`). Two-sided geometric noise is another name of
+discrete Laplace noise. Probabilities of showing are rounded up.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys, and `resolve` makes the
+mechanism.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +24,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
 from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
 from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, ROUNDING, stated_once
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure
 from dpcli.numerics.logspace import log_add, log_expm1
@@ -45,7 +54,7 @@ class TruncatedDiscreteLaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

@@ -1,4 +1,13 @@
-"""Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace"."""
+"""Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
+
+As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta.
+Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the exact pair (its docstring has the densities); a smaller
+move costs less, by the proof in `truncated_laplace`.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `tails` returns its tail probabilities under P
+and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +24,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.sampling.poisson import SampledLoss, with_ends
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add, log_expm1, log_expm1_array
@@ -48,7 +57,7 @@ class TruncatedLaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1.0, "delta": 1e-10}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (

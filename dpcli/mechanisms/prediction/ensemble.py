@@ -9,6 +9,9 @@ The bounds follow from these steps.
    mean under A is 1.
 4. Every f-divergence is convex in x, and jointly convex in the versions of x before and after a change. So the worst case has all values of
    x at corners of the allowed set.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, and `losses` the
+privacy losses log dP/dQ of its dominating pairs (P, Q). Of a type: `resolve` makes the mechanism.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
@@ -238,7 +241,7 @@ class EnsembleMixtureSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     premises: ClassVar[Premises] = (
         SECRET,
         moves("One change retrains one model; the public model and the radius depend on no record.", "pmixed"),

@@ -12,7 +12,7 @@ from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 
 LEAST_EPSILON = 1e-300  # least epsilon of a token; a smaller one might underflow to 0
@@ -57,7 +57,7 @@ class PrivateDecodingSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"clip": 1.0, "references": 100, "temperature": 1.0}
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     premises: ClassVar[Premises] = (
         SECRET,
         moves(

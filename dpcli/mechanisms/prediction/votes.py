@@ -20,7 +20,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import with_noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 
 SENSITIVITY = math.sqrt(2.0)  # L2 sensitivity of the counts to one vote; the floating-point value is above the exact one
 ROUNDED_UP = 1.0 + 1e-15  # factor above the rounding of the few operations of a sensitivity over noise
@@ -37,7 +37,7 @@ class VoteSpec(Spec):
 
     __slots__ = ()
 
-    evidence: ClassVar[int] = 2
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
 
     @property
     def unsampled(self) -> str:

@@ -1,4 +1,13 @@
-"""Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing."""
+"""Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing.
+
+Somebody states a number, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows. For epsilon that is
+*randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with probability delta. So the
+pairs are attained by something that the statement allows, and lower bounds say what can be proved from it, not what the true release costs.
+
+Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
+dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
+tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +22,7 @@ from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
@@ -92,7 +101,7 @@ class PostProcessingSpec(Spec):
     Source: Dwork & Roth 2014, Proposition 2.1.
     """
 
-    evidence: ClassVar[int] = 0
+    evidence: ClassVar[CostEvidence] = CostEvidence.FREE
     free: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         of_mechanism(

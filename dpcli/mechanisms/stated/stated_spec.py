@@ -12,14 +12,14 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.spec import CostEvidence, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedSpec(Spec):
     """A guarantee that somebody states for one record or for the file's unit of privacy."""
 
-    evidence: ClassVar[int] = 1
+    evidence: ClassVar[CostEvidence] = CostEvidence.STATED
 
     stated_for: Annotated[
         Literal["record", "unit"] | None,

@@ -29,6 +29,8 @@ WORK = 1 << 23  # largest product of the number of lattice points and the number
 LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
 REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
 
+Sizes = tuple[tuple[float, int], ...]  # pairs of a size epsilon and the number of losses of that size
+
 
 def log_laplace_beyond(scale: float, least: int) -> float:
     """Return an upper bound on log P(X > least), for P(X = x) proportional to e^{-|x| / scale}."""
@@ -162,9 +164,6 @@ def _deviance(x: float) -> float:
     if abs(x) > 0.03:
         return (1.0 + x) * math.log1p(x) - x
     return math.fsum((-x) ** k / (k * (k - 1)) for k in range(2, 14))
-
-
-Sizes = tuple[tuple[float, int], ...]  # pairs of a size epsilon and the number of losses of that size
 
 
 class SumMasses(NamedTuple):

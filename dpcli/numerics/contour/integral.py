@@ -67,6 +67,8 @@ NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed onl
 CONVERGED = 1e-8  # length of the last step, times t; log delta then errs by about its square, which is below the rounding
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
+Parts = Sequence[tuple[Tilted, int]]
+
 
 def stacked(losses: Losses) -> Losses:
     """Return the losses. If they are many, those of one family are replaced by one loss for all of their steps."""
@@ -436,7 +438,6 @@ class Wanted(NamedTuple):
     log_wanted: float
 
 
-Parts = Sequence[tuple[Tilted, int]]
 Method = Callable[[Parts, float, Wanted], Factor | None]
 
 

@@ -1,6 +1,8 @@
 """Tilted losses with closed forms: normal losses, finitely many atoms, losses with a known complex CGF, and losses of bounded range.
 
-Each class implements the protocol `Tilted`. `rise` returns K(t + rise) - K(t).
+L is the privacy loss under P, K(t) = log E[e^{t L}] its cumulant generating function (CGF), and a tilt t > 0 weighs each outcome by
+e^{t L - K(t)}, which moves the mean of L to where delta is decided. Each class implements the protocol `Tilted`, which tilted.py
+describes: the certified bounds of integral.py need the accuracy that it demands. `rise` returns K(t + rise) - K(t).
 """
 
 from __future__ import annotations
@@ -17,12 +19,21 @@ from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
 LIGHT = 1e-45  # smaller weights are left out
+LEAST = 1e-300  # replaces a weight of zero, which has no logarithm
 NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
+MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding
+# h of K''(t) = 2 (K(t) - Re K(t + i h)) / h^2, per unit of min(t, 1). The subtraction leaves an error of about 2e-6 |K(t)| / min(t, 1)^2.
+# Only the size of this variance counts: it sets how close the nodes are, and scales allowances for rounding.
+VARIANCE_STEP = 1e-5
+SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
+LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
+
+ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 
 
 @dataclass(frozen=True, slots=True)
 class TiltedNormal:
-    """A loss that is normal under the tilt: L ~ N(mean, variance). cumulant: K(t)."""
+    """A loss that is normal under the tilt, as a Gaussian mechanism's is: L ~ N(mean, variance). cumulant: K(t)."""
 
     cumulant: float
     mean: float
@@ -88,9 +99,9 @@ class TiltedAtoms:
         return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
-        """Return an upper bound on K(t + rise) - K(t). Weights below 1e-300 are rounded up to it."""
+        """Return an upper bound on K(t + rise) - K(t). Weights below LEAST are rounded up to it."""
         hold(float(len(rise) * len(self._losses)))
-        return log_sum(np.log(np.maximum(self._weights, 1e-300)) + rise[:, None] * self._losses) + rise * self.mean
+        return log_sum(np.log(np.maximum(self._weights, LEAST)) + rise[:, None] * self._losses) + rise * self.mean
 
 
 class TiltedCgf:
@@ -101,12 +112,12 @@ class TiltedCgf:
 
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
         self._cgf, self._t, self.decay = cgf, t, decay
-        small = 1e-5 * min(t, 1.0)
-        if small * small == 0.0:
+        step = VARIANCE_STEP * min(t, 1.0)
+        if step * step == 0.0:
             raise NotRepresentable("its tilt is too small for floating point")
-        ahead = complex(cgf(np.array([t + 1e-30j]))[0])
-        self.cumulant, self.mean = ahead.real, ahead.imag / 1e-30
-        self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
+        at_tilt, further = (complex(cgf(np.array([t + 1j * height]))[0]) for height in (MEAN_STEP, step))
+        self.cumulant, self.mean = at_tilt.real, at_tilt.imag / MEAN_STEP
+        self.variance = max(2.0 * (at_tilt - further).real / step**2, 0.0)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         return self.centred_at(step, np.arange(count), log_error)
@@ -120,9 +131,6 @@ class TiltedCgf:
         return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)
 
 
-ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
-
-
 class TiltedRange:
     """A loss with tilted density c e^{c x} / (2 sinh(c e)) on [-e, e]. slope: c > 0. epsilon: e. cumulant: K(t)."""
 
@@ -131,12 +139,12 @@ class TiltedRange:
     def __init__(self, slope: float, epsilon: float, cumulant: float) -> None:
         self.cumulant, self._slope, self._epsilon = cumulant, slope, epsilon
         a = slope * epsilon
-        if a < 0.05:  # a power series, because the differences below would cancel
+        if a < SMALL_RANGE:  # because the differences below would cancel
             self.mean = epsilon * a / 3.0 * (1.0 - a * a / 15.0 * (1.0 - 2.0 * a * a / 21.0))
             self.variance = epsilon * epsilon / 3.0 * (1.0 - a * a / 5.0 * (1.0 - 10.0 * a * a / 63.0))
         else:
             self.mean = epsilon / math.tanh(a) - 1.0 / slope
-            self.variance = 1.0 / (slope * slope) - (epsilon / math.sinh(a)) ** 2 if a < 300.0 else 1.0 / (slope * slope)
+            self.variance = 1.0 / (slope * slope) - (epsilon / math.sinh(a)) ** 2 if a < LARGE_RANGE else 1.0 / (slope * slope)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """Return log(sinhc((c + i y) e) / sinhc(c e)) - i y mean, where sinhc(w) = sinh(w) / w.
@@ -161,7 +169,7 @@ class TiltedRange:
 
     def decay(self, y: Array) -> Array:
         """Return the logarithm of coth(c e) / |1 + i y / c|, at most 0. It is a bound because |sinh((c + i y) e)| <= cosh(c e)."""
-        log_coth = -math.log(math.tanh(min(self._slope * self._epsilon, 300.0)))
+        log_coth = -math.log(math.tanh(min(self._slope * self._epsilon, LARGE_RANGE)))
         return np.asarray(np.minimum(log_coth + 1e-12 - 0.5 * np.log1p((y / self._slope) ** 2), 0.0))
 
 

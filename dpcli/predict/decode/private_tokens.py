@@ -37,6 +37,9 @@ FAR = 1000.0  # The base is at least -FAR temperature. A token of weight e^-1000
 SMALLEST = 1e-290  # Numbers below this would lose digits, or their quotients overflow.
 LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.
 
+PARTS = 2**30  # number of parts into which a distribution is cut
+MOST_REFERENCES = 2**31  # with this many contexts in a batch, sums of parts still fit into 64 bits
+
 
 @dataclass(frozen=True, slots=True)
 class LogitClipping:
@@ -107,10 +110,6 @@ class LogitClipping:
         limit = LARGEST_MULTIPLE * self.size * GRID
         lowered = np.maximum(base - base.max(), -FAR * self.temperature)
         return np.asarray((lowered + np.clip(sums, -limit, limit) * (self.clip / GRID / self.size)) / self.temperature)
-
-
-PARTS = 2**30  # number of parts into which a distribution is cut
-MOST_REFERENCES = 2**31  # with this many contexts in a batch, sums of parts still fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)

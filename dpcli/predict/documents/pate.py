@@ -1,4 +1,9 @@
-"""The documents that the commands of `dpcli pate` print: costs and outcomes of voting sessions."""
+"""The documents that the commands of `dpcli pate` print: costs and outcomes of voting sessions.
+
+Two kinds of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private,
+since it reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or
+the gate. `sanitise` releases it with noise, at a cost.
+"""
 
 from __future__ import annotations
 

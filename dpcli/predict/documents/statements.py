@@ -1,4 +1,9 @@
-"""The statements that sessions write for users of their answers, and the data that all documents of PATE share."""
+"""The statements that sessions write for users of their answers, and the data that all documents of PATE share.
+
+A statement travels with the answers, and its readers have nothing else: it names the cost of the whole session, rounded up, and what the
+guarantee rests on. Numbers that depend on the votes, apart from the answers that were paid for, never enter it, unless they were sanitised
+with noise.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ of an error or warning about private values is never shown, as it may quote a re
 
 Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content: the SHA-256 of a
 model's weights or counts if it shows them (`numbers`), and its answers after some contexts otherwise. The content may include digests of a
-vocabulary.
+vocabulary. `place` begins the messages: it says whose model or tokenizer is wrong, and never quotes a text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Private texts and their owners, read from a file or from a function of the user. No message quotes a text."""
+"""Private texts and their owners, read from a file or from a function of the user. No message quotes a text.
+
+An *owner* is whom a text belongs to; all texts of an owner are one unit, unless the ledger bounds each owner per block. Without a column of
+owners each text is its own owner, so that two equal texts are one unit. Owners of two types are refused, as 1 and "1" might be one person.
+READERS lists the kinds of files.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,8 @@ from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_o
 from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
+
+Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +185,6 @@ def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[
             if not isinstance(row, Mapping) or row.get(name) is None:
                 raise source.error(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
     return [[row[name] for row in rows] for name in names]
-
-
-Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
 
 
 def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:

@@ -1,6 +1,6 @@
 """Records of a [pate] table: the private records of each teacher, and the queries and test records, which the file declares public.
 
-No error message quotes a record.
+No error message quotes a record. `path` is the path of the pipeline file: relative names start from its folder, and messages begin with it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path:
 
 
 def _is_held_out(pate: Pate, count: int) -> BoolArray:
-    """Return for each of `count` records whether it is declared public, (count,). Raises InputError as `held_out_interval` does."""
+    """Return for each of `count` records whether it is declared public, (count,). Raises InputError if the share is above 1/2."""
     return np.asarray(np.arange(count) % held_out_interval(pate.held_out, "pate.held_out") == 0, dtype=np.bool_)
 
 

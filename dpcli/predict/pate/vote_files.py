@@ -1,4 +1,9 @@
-"""Files of votes: those that users provide, whose numbers are checked, and those that fitted teachers write to a session's folder."""
+"""Files of votes: those that users provide, whose numbers are checked, and those that fitted teachers write to a session's folder.
+
+A row of votes belongs to one query and has a count for each label. Counts are as private as the records, so no message quotes one. A file
+that could be read in two ways, such as one with a line missing, is refused, since every later answer would be about another query.
+votes.json says from which teachers and queries votes.npy was made.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
 LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest sizes in bytes
+
+VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
 
 
 def votes_of(pate: Pate, path: str) -> VoteCounts:
@@ -130,7 +137,6 @@ def _parquet(file_path: str, shown: str) -> Any:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".parquet": _parquet}
-VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
 
 
 def read_votes(plan: VotingPlan) -> VoteCounts | None:

@@ -1,7 +1,11 @@
 """The perplexities that `dpcli pmixed evaluate` compares, on a text declared public.
 
-The methods are the public model, ensembles of models fitted on shards, one model with differential privacy, and one without privacy. An
-ablation measures the ensemble at other values of one parameter.
+PMixED deals the private texts out to shards and fits one model on each. To draw a token, it samples some of these models and mixes each
+with the public model, no further than a radius from it; the radius limits epsilon. A mode says how: `Sound` has the guarantee, and `Paper`
+is the published protocol, which has none. Both are compared with the public model, with one model of differential privacy, and with one
+without privacy. An ablation measures the ensemble at other values of one parameter, with the radius solved for each.
+
+All perplexities but the public model's come from private models without noise. They are for the operator, and are no release.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from dpcli.predict.models.model_answers import LanguageModel, on_private
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.pmixed.ensemble_fit import as_fitted
-from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound
+from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Paper, Sound
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, train_privately, typical_norm
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
@@ -154,20 +158,22 @@ class EnsembleMethod(NamedTuple):
     name: str
     kind: str
     epsilon: float | None
-    mode: Mode
+    mode: SampledMode
 
 
 class AblationCase(NamedTuple):
-    """A point of an ablation before it is measured.
-
-    Attributes:
-        modes: The sound mode, and the published one if it has a radius.
-    """
+    """A point of an ablation before it is measured. published: None if the published protocol has no radius at this value."""
 
     plan: PmixedPlan
     value: float
     radius: float
-    modes: tuple[SampledMode, ...]
+    sound: SampledMode
+    published: SampledMode | None
+
+    @property
+    def modes(self) -> list[SampledMode]:
+        """Return the modes that are measured."""
+        return [self.sound] if self.published is None else [self.sound, self.published]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +204,18 @@ class Evaluator:
         methods = self._ensemble_methods()
         cases = [] if axis is None else [self._ablation_case(axis, value) for value in values]
         has_own_models = axis == "shards"
-        modes = [SampledMode(method.mode, self.plan.spec.model_rate) for method in methods]
+        modes = [method.mode for method in methods]
         if not has_own_models:
             modes += [mode for case in cases for mode in case.modes]
-        losses_by_mode = iter(self._losses_by_mode(fitted, modes))
-        ensembles = [self._measured(name, kind, epsilon, next(losses_by_mode)) for name, kind, epsilon, _ in methods]
+        losses_by_mode = self._losses_by_mode(fitted, modes)
+        ensembles = [self._measured(name, kind, epsilon, losses_by_mode[mode]) for name, kind, epsilon, mode in methods]
         points = []
         for case in cases:
             if has_own_models:
-                losses_by_mode = iter(self._losses_by_mode(_fit_models(case.plan, self.side, self.processes), case.modes))
-            measured = [perplexity(next(losses_by_mode), self.stream) for _ in case.modes]
-            points.append(AblationPoint(case.value, case.radius, measured[0], measured[1] if len(measured) > 1 else None))
+                losses_by_mode = self._losses_by_mode(_fit_models(case.plan, self.side, self.processes), case.modes)
+            sound = perplexity(losses_by_mode[case.sound], self.stream)
+            published = None if case.published is None else perplexity(losses_by_mode[case.published], self.stream)
+            points.append(AblationPoint(case.value, case.radius, sound, published))
         tokens = sum(len(record) - 1 for record in self.records)
         all_methods = tuple(self._all_methods(ensembles))
         return Evaluation(self.plan, self.epsilon, self.delta, tokens, all_methods, axis, tuple(points))
@@ -216,8 +223,10 @@ class Evaluator:
     def _ensemble_methods(self) -> list[EnsembleMethod]:
         """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
-        radius = self.plan.spec.radius
-        methods = [EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, Sound(radius, PROJECTIONS[name])) for name in names]
+        methods = [
+            EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, _sound(self.plan, self.plan.spec.radius, name))
+            for name in names
+        ]
         published = _published(self.plan, self.epsilon, self.delta)
         if published is not None:
             methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", None, published))
@@ -228,16 +237,14 @@ class Evaluator:
         plan = _varied_plan(self.plan, axis, value)
         epsilon = value if axis == "epsilon" else self.epsilon
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
-        modes: list[Mode] = [Sound(radius, PROJECTIONS[plan.pmixed.projection])]
-        published = _published(plan, epsilon, self.delta)
-        if published is not None:
-            modes.append(published)
-        return AblationCase(plan, value, radius, tuple(SampledMode(mode, plan.spec.model_rate) for mode in modes))
+        sound = _sound(plan, radius, plan.pmixed.projection)
+        return AblationCase(plan, value, radius, sound, _published(plan, epsilon, self.delta))
 
-    def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> list[list[Array]]:
-        """Return the losses of each mode on each record, in one pass over the text."""
-        temperature = self.plan.pmixed.temperature
-        return ensemble_losses(self.side.model, fitted, modes, self.records, temperature, self.stream, self.report)
+    def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> dict[SampledMode, list[Array]]:
+        """Return the losses of each mode on each record, in one pass over the text. Equal modes are measured once."""
+        different, temperature = list(dict.fromkeys(modes)), self.plan.pmixed.temperature
+        losses = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
+        return dict(zip(different, losses, strict=True))
 
     def _measured(self, name: str, kind: str, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
         """Return a method with its perplexity, from its losses on each record."""
@@ -289,10 +296,16 @@ class Evaluator:
         return private
 
 
-def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
+def _sound(plan: PmixedPlan, radius: float, projection: str) -> SampledMode:
+    """Return the sound protocol of the plan with a radius and the projection of this name (a key of `PROJECTIONS`)."""
+    return SampledMode(Sound(radius, PROJECTIONS[projection]), plan.spec.model_rate)
+
+
+def _published(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
     """Return the published protocol for the same epsilon and delta.
 
-    The result is None if delta is 0, or if the conversion at the protocol's order alone exceeds epsilon, which leaves no radius.
+    The result is None if delta is 0, or if converting from Renyi order `order` to delta already costs more than epsilon, so nothing is left
+    to spend.
     """
     if delta <= 0.0:
         return None
@@ -301,7 +314,7 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
         published.radius(1)
     except CannotCertify:
         return None
-    return Paper(published)
+    return SampledMode(Paper(published), plan.spec.model_rate)
 
 
 def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> PmixedPlan:

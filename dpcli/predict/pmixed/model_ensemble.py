@@ -42,7 +42,11 @@ PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
 
 
 class Mode(Protocol):
-    """A protocol for projecting models. All arrays are probabilities, (vocabulary,), and `public` adds up to 1."""
+    """A protocol for projecting models. All arrays are probabilities, (vocabulary,), and `public` adds up to 1.
+
+    public: the public model's probabilities of the next token. private: those of each fitted model that was drawn for this token. An answer
+    is drawn from `total`, in exact integers, on which the guarantee rests; `projected` only measures losses (token_losses.py).
+    """
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         """Return the sum of the projected models as multiples of 2^-50, and their number; the public model and 1 if there are none."""
@@ -82,7 +86,7 @@ class Paper:
     """The published protocol, whose radius depends on the number of models drawn. It is not a DP guarantee."""
 
     published: Published
-    _radii: dict[int, float] = field(default_factory=dict, init=False)
+    _radii: dict[int, float] = field(default_factory=dict, init=False, compare=False)
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         if not private:

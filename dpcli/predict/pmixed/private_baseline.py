@@ -28,6 +28,12 @@ MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a cou
 NORM_RECORDS = 200  # largest number of public records from which a clipping norm is computed
 THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
 
+# These settings were chosen beforehand, and not tuned on any data.
+STEPS, BATCHES = 120, 40  # number of steps, and number of batches in one pass over the data
+LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
+ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
+LOW_RANK_WEIGHT = re.compile(r"(\.lora_[AB])\.weight")
+
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Return the noise multiplier that meets epsilon; twice as large under replace-one, where the sum moves by twice the norm."""
@@ -83,13 +89,6 @@ def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])
-
-
-# These settings were chosen beforehand, and not tuned on any data.
-STEPS, BATCHES = 120, 40  # number of steps, and number of batches in one pass over the data
-LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
-ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
-LOW_RANK_WEIGHT = re.compile(r"(\.lora_[AB])\.weight")
 
 
 def train_privately(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float) -> bytes:

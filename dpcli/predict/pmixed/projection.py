@@ -30,6 +30,9 @@ FARTHEST = 690.0  # The logarithm of a scale is limited to this absolute value. 
 # A larger radius is reduced to this value, so that e^radius does not overflow. A smaller radius satisfies the larger one.
 WIDEST = 600.0
 
+ONE = 2**50  # a probability of 1 in multiples of 2^-50; the sum over 4096 models is still below 2^63
+WORD = 2**64  # number of values of a random word
+
 
 @dataclass(frozen=True, slots=True)
 class Ball:
@@ -182,9 +185,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Multiples = NDArray[np.int64]
-
-ONE = 2**50  # a probability of 1 in multiples of 2^-50; the sum over 4096 models is still below 2^63
-WORD = 2**64  # number of values of a random word
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
 
 
 def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> list[Records]:
-    """Return the records of each shard. Raises InputError as `PublicSide.private_records` does."""
+    """Return the records of each shard. Raises InputError, which quotes no text, if the tokenizer fails."""
     calls = [(shard, methodcaller("private_records", texts)) for shard, texts in enumerate(shards)]
     records_by_shard = dict(processes.results(calls))
     return [records_by_shard[shard] for shard in range(len(shards))]

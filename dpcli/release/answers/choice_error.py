@@ -48,7 +48,7 @@ def probability_beyond(candidates: int, scale: float, t: int) -> float:
 def peeling_slack(candidates: int, k: int, scale: float, failure: float) -> int:
     """Return t such that, except with probability `failure`, each of k choices by peeling is within t of the best remaining score.
 
-    It is a union bound over the choices. Raises InputError as `slack` does.
+    It is a union bound over the choices. Raises InputError if the probability is out of range.
     """
     return slack(candidates, scale, failure / k)
 

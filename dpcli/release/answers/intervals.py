@@ -1,4 +1,9 @@
-"""Confidence intervals of noisy answers, and the noise that meets a target error."""
+"""Confidence intervals of noisy answers, and the noise that meets a target error.
+
+An interval covers the noise alone: values that were clamped and rows that were left out are not errors to it. Numbers are noisy integers in
+steps and become units of the answer at the end (`on_grid`), so that 1234 steps of 0.01 are 12.34. Ends are rounded outward; noise for a
+target is rounded to more accuracy, which costs more privacy and is charged as such.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,11 @@ HALVINGS = 200  # largest number of halvings in a bisection
 CLOSE = 1e-4  # distance of a computed end from the true end, relative to the distance of the end from the start
 PROBES = 16  # number of parts into which the values beyond an end are divided for further tests
 FIFTY_DIGITS = Context(prec=50)  # the error of a root is far below the last bit of a double
+
+LEAST_SPREAD = 1e-3  # smallest scale or sigma that dpcli chooses
+DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses
+NEAR_ONE = 1.0 + 1e-9  # ratio of the ends at which the search for a scale stops
+FARTHEST = 2**62  # larger error targets are reduced to this; the widest noise exceeds it with a probability below e^-4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +117,6 @@ def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: in
     of_sum = additive_interval(noisy, law, confidence, step)
     low, high = of_sum.low / count, of_sum.high / count
     return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
-
-
-LEAST_SPREAD = 1e-3  # smallest scale or sigma that dpcli chooses
-DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses
-NEAR_ONE = 1.0 + 1e-9  # ratio of the ends at which the search for a scale stops
-FARTHEST = 2**62  # larger error targets are reduced to this; the widest noise exceeds it with a probability below e^-4000
 
 
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:

@@ -1,4 +1,9 @@
-"""Upper bounds on the tails of weighted sums of independent noises, such as N + w M."""
+"""Upper bounds on the tails of weighted sums of independent noises, such as N + w M.
+
+The intervals of ratios and of weighted counts need them. A *law* is a distribution on the whole numbers (laws.py); its *tail* at x is P(X
+>= x). Laws are cut into blocks, and every block is moved outward, so that a tail is only ever overestimated; what is left out at the ends
+is added to the probability of failure. Nothing here touches the privacy of an answer, only the width of its interval.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,9 @@ ROWS = 256  # number of rows of the table that are computed at a time, to bound 
 NEGLIGIBLE = 1e-16  # nodes of at most this probability are left out; it is added to the probability of failure
 
 Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x)
+
+TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
+LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law
 
 
 def tail_of(law: NoiseLaw) -> Tail:
@@ -121,10 +129,6 @@ def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
         rows = slice(start, start + ROWS)
         values[rows] = tail(grid[rows, None] + abs(weight) * nodes[None, :]) @ masses
     return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + omitted, 1.0))
-
-
-TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
-LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law
 
 
 def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:

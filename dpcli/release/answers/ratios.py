@@ -1,4 +1,9 @@
-"""Means and variances from noisy sums and counts: estimates, confidence intervals, and the best split of the cost of a mean."""
+"""Means and variances from noisy sums and counts: estimates, confidence intervals, and the best split of the cost of a mean.
+
+S and C are a noisy sum, in steps from the centre of the range, and a noisy count. The interval of a ratio contains the values that a test
+accepts: those for which S - value * C is no larger than its noise explains. So it is valid for every true count, also a small one, where
+dividing would not be. Only the widths depend on the choices here, never the privacy.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,13 @@ from dpcli.release.noise.laws import NoiseLaw, failure_of
 
 # One step. The tail of an integer law at x lies between the values of a smooth tail at x - 1/2 and x + 1/2.
 LATTICE_STEP = 1.0
+
+NUISANCE = 1.0 / 20.0  # share of the probability of failure that the interval of the unknown mean uses
+
+# The ratio of a noisy sum S and a noisy count C has the error of (S - mean C) / C. Its variance is proportional to
+# var(S) + mean^2 var(C), where `mean` is the mean of the centred values. The true mean is unknown. It is at most half of the range, and
+# then both terms of the variance are equal. If it is uniform over the range, its root mean square is half of the range over sqrt(3).
+UNKNOWN_MEAN = 1.0 / math.sqrt(3.0)  # assumed mean, as a share of half the range
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +77,6 @@ class NoisyMean:
 def expected_mean_error(total_law: NoiseLaw, count_law: NoiseLaw, confidence: float, count: int, mean: float = 0.0) -> float:
     """Return the half width, in steps, of the confidence interval of (N_total - mean N_count) / count, with `count` rows."""
     return sum_quantile(tail_of(total_law), count_law, mean, failure_of(confidence)) / count
-
-
-NUISANCE = 1.0 / 20.0  # share of the probability of failure that the interval of the unknown mean uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +135,6 @@ class NoisyVariance:
     def _about(self, mean: float) -> float:
         """Return the noisy sum of squared distances from a mean. As a function of the mean, it is a parabola about total / count."""
         return self.squares - 2.0 * mean * self.mean.total + mean * mean * self.mean.count
-
-
-# The ratio of a noisy sum S and a noisy count C has the error of (S - mean C) / C. Its variance is proportional to
-# var(S) + mean^2 var(C), where `mean` is the mean of the centred values. The true mean is unknown. It is at most half of the range, and
-# then both terms of the variance are equal. If it is uniform over the range, its root mean square is half of the range over sqrt(3).
-UNKNOWN_MEAN = 1.0 / math.sqrt(3.0)  # assumed mean, as a share of half the range
 
 
 def share_of_rho(sum_sensitivity: float, count_sensitivity: float, mean: float) -> float:

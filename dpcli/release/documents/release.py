@@ -1,4 +1,9 @@
-"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and reasons for its noise."""
+"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and reasons for its noise.
+
+The plan, the explanation and the expected errors are made before any data are read. The answers are noisy already when they arrive here, so
+everything in this file is public, and nothing here may open the source. The ends of an interval are rounded outward. Columns of csv and
+json are promised to programs; tables and sentences may change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Tables and pictures of `dpcli release --compare`: the lead that the most common value needs, for each mechanism that releases it."""
+"""Tables and pictures of `dpcli release --compare`: the lead that the most common value needs, for each mechanism that releases it.
+
+The *gap* is the lead of the most common value over the next one, and the *domain* the number of values that are possible. Mechanisms over
+declared values need a gap that grows with the domain; propose-test-release and the stability histogram do not, and spend a delta instead.
+The comparison reads no data.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Tables that a program has in memory, as parts that DuckDB can read.
 
-The columns of a part are named f0, f1, ... by their places in the table. So no name is special, and names that repeat do no harm. The
-type of a column follows from the type that the table states for it, and never from its values. A single row must not decide how others are
-read.
+The columns of a part are named f0, f1, ... by their places in the table. So no name is special, and names that repeat do no harm. The type
+of a column follows from the type that the table states for it, and never from its values. A single row must not decide how others are read.
+`place` is the number of a column, from 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The PostgreSQL engine, which reads a table or a view of a server in one read-only snapshot."""
+"""The PostgreSQL engine, which reads a table or a view of a server in one read-only snapshot.
+
+All queries of a release see the same rows, whatever others write meanwhile. Names of functions are looked up in pg_catalog only, so that no
+schema of another role can replace one; settings on which literals and dates depend are fixed for the transaction. Every kind of text is
+cast to one that is compared by bytes, as units must not be merged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The base class of all engines: an open table that answers each aggregation by one SQL statement."""
+"""The base class of all engines: an open table that answers each aggregation by one SQL statement.
+
+A subclass opens a table, reports its columns (`_find`), and runs a statement (`_rows`); sql_statement.py writes it. Totals are exact
+integers and private: only aggregated numbers leave an engine. All engines must give the same totals for the same rows, and no message may
+contain the engine's own words, which may quote a row.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,7 @@ class SqlEngine:
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
         """Prepare for the totals of these aggregations alone. An engine that copies its table then copies only the columns that they read.
 
-        No row is read. Raises InputError as `check` does.
+        No row is read. Raises InputError if an expression is refused, or a column is missing or has another type.
         """
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:

@@ -1,4 +1,10 @@
-"""Typed scalar expressions and the SQL that computes them. An expression that is used twice is computed once, in an inner SELECT."""
+"""Typed scalar expressions and the SQL that computes them. An expression that is used twice is computed once, in an inner SELECT.
+
+A *scalar* is an expression with one value per row; it is written as SQL only when a query is built, by its `write`. A *term* is a piece of
+SQL, and a *layer* one of the nested SELECTs that give names to terms (`Layers`). Three rules hold for every function here: it has the same
+value in every engine, no value of a row makes it fail (it is null instead), and its text does not grow with repetition. A function that
+breaks the second one lets one row decide whether a release fails.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Parser of the SQL expressions in a file.
+"""Parser of the SQL expressions in a file, such as the `where` of a query or the expression of a computed column.
 
-It converts the syntax tree of sqlglot into scalars. It refuses every kind of node, and every part of a node, that is not in MEANINGS.
+sqlglot turns the text into a tree of nodes, and this module turns the tree into scalars (scalars.py), which every engine computes equally.
+It refuses every kind of node, and every part of a node, that is not in MEANINGS. That list is a whitelist on purpose: an expression reads
+private rows, so nothing may be added that can fail for some values (a failing row would be an answer without noise), that reads another
+row, or that two engines compute differently.
 """
 
 from __future__ import annotations
@@ -61,6 +64,14 @@ LONGEST_QUOTE = 60  # largest number of characters of an expression that a messa
 MOST_CHARACTERS = 1_000_000  # largest start and length of substr, a number of 7 digits
 MOST_LISTED = 10_000  # largest number of values in a list in (...)
 
+PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
+PERIODS: tuple[Period, ...] = ("year", "quarter", "month", "week")
+
+# Names that sqlglot gives to the parts of a node with one operand, and with two.
+ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
+
+COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
@@ -87,7 +98,7 @@ class Expressions:
         return SqlReader(self, key, self.depth).scalar(parse_expression(text, key))
 
     def condition(self, text: str, key: str) -> Scalar:
-        """Return the scalar of a condition, which is true, false or unknown. Raises InputError as `scalar` does."""
+        """Return the scalar of a condition, which is true, false or unknown. Raises InputError if the text is no allowed condition."""
         scalar = self.scalar(text, key)
         if scalar.type != "boolean":
             raise InputError(f"{key}: expected a condition, found an expression of type {scalar.type}")
@@ -460,10 +471,6 @@ def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, le
     raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
 
 
-PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
-PERIODS: tuple[Period, ...] = ("year", "quarter", "month", "week")
-
-
 def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     name = str(node.this.this).lower() if _is_a(node.this, "Var") else ""
     part = next((part for part in PARTS if part == name), None)
@@ -481,16 +488,11 @@ def _read_first_day(reader: SqlReader, node: exp.Expr) -> Scalar:
     return first_day(period, reader.of_type(node.this, "date"))
 
 
-# Names that sqlglot gives to the parts of a node with one operand, and with two.
-ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
-
-
 def _function_of(function: Callable[[Scalar], Scalar], *types: ScalarType) -> NodeMeaning:
     """Return the meaning of a function of one operand, which must have one of these types."""
     return NodeMeaning(lambda reader, node: function(reader.of_type(node.this, *types)), ONE)
 
 
-COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 # The types of a cast, as sqlglot writes them, and the conversions of what is no text.
 CAST_TYPES: dict[str, ScalarType] = {
     "INT": "integer",

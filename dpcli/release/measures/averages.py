@@ -1,4 +1,11 @@
-"""The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps."""
+"""The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps.
+
+Values are integers (steps) from here to the noise, so that no order of addition changes a sum. A *contribution* is the bound on what one
+unit adds, from which the sensitivity follows. Means and variances are centred: distances from the middle of the range are added, which
+halves what a row can add. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced,
+`aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact totals: only numbers
+with noise may leave it.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +35,10 @@ if TYPE_CHECKING:
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
 OF_TOTALS = Reader("max_total", lambda query: query.max_total is not None)
 KEYS_SHARE = 0.3  # share of the cost for the keys of a sum, if they are not declared; the sum uses the rest. Any share is valid
+
+# Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # squares have the largest range
+MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so that the sensitivity fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,11 +299,6 @@ def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values:
     of_sum, of_count = releases
     low, high = values.least - values.middle, values.most - values.middle
     return NoisyMean(total, count, law_of(of_sum), law_of(of_count), low, high)
-
-
-# Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # squares have the largest range
-MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so that the sensitivity fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

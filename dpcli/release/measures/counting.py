@@ -1,4 +1,11 @@
-"""The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold."""
+"""The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold.
+
+`problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an
+engine computes, and `answer` the noisy answer (query.py). A *contribution* (vectors.py) bounds what one unit adds: at most `max_rows` in
+each of at most `max_groups` keys, from which L1 and L2 sensitivities follow. The engine enforces the same two bounds by leaving rows out.
+If totals and keys are adjusted to add up, only noisy numbers are adjusted, which costs nothing. `threshold` releases whether counts reach a
+number, and no count.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class DiscreteGaussianLaw:
 def half_width(law: NoiseLaw, confidence: float) -> int:
     """Return the smallest integer h for which `law.exceeds` certifies P(|X| <= h) >= confidence.
 
-    Raises InputError as `failure_of` does.
+    Raises InputError unless the confidence is in (0, 1).
     """
     return half_width_beyond(law, failure_of(confidence))
 

@@ -31,6 +31,10 @@ FINE = 2 * 10**9  # number of steps in a bin; it is even, and large enough that 
 LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
+SIZES = (100, 10_000, 10**6, 10**9)  # sizes of the domain
+POINTS = 60  # number of gaps in a picture
+FURTHEST = 10  # the largest gap of a picture is at least this number
+
 
 @dataclass(frozen=True, slots=True)
 class Lead:
@@ -228,11 +232,6 @@ GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _right_by_gumbel)
 PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _right_by_permute_and_flip)
 HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _right_by_noisy_histogram)
 MECHANISMS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
-
-
-SIZES = (100, 10_000, 10**6, 10**9)  # sizes of the domain
-POINTS = 60  # number of gaps in a picture
-FURTHEST = 10  # the largest gap of a picture is at least this number
 
 
 def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:

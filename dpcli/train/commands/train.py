@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
     from dpcli.train.run.outcome import Outcome
 
+BAR_WIDTH = 30  # characters of the bar on a terminal
+TERMINAL_PAUSE = 0.5  # shortest time between two updates of the line on a terminal, in seconds
+# Shortest time between two lines of a file, in seconds, and as a share of the run so far. A run of a day prints fewer than a hundred lines.
+FILE_PAUSE, FILE_SHARE = 10.0, 0.1
+
 
 @click.command(short_help="Train a model privately, as a file declares it.")
 @click.argument("file")
@@ -77,12 +82,6 @@ def command(
         return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     result = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
     return emit(outcome(result), format_, outputs) if first_process() else 0
-
-
-BAR_WIDTH = 30  # characters of the bar on a terminal
-TERMINAL_PAUSE = 0.5  # shortest time between two updates of the line on a terminal, in seconds
-# Shortest time between two lines of a file, in seconds, and as a share of the run so far. A run of a day prints fewer than a hundred lines.
-FILE_PAUSE, FILE_SHARE = 10.0, 0.1
 
 
 def run_with_progress(

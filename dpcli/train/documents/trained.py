@@ -28,6 +28,10 @@ NOISELESS = (
 DECLARED = "the training file declares these data public (not checked); no noise was added"
 SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run guarantees nothing"
 
+UNSIGNED = "unsigned: the person responsible for the run signs these bytes (DSSE, payload type application/vnd.in-toto+json)"
+ENVELOPED = "the signatures were not checked: use the tool that made them"
+COVERS = "the signer vouches that the run followed its file; no file can prove this"
+
 
 def predictions(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
@@ -88,11 +92,6 @@ def guaranteed(description: Description) -> str:
 def result(description: Description) -> dict[str, Any]:
     """Return the guarantee as JSON values."""
     return {"epsilon_upper": description.guarantee["epsilon"], "delta": description.guarantee["delta"]}
-
-
-UNSIGNED = "unsigned: the person responsible for the run signs these bytes (DSSE, payload type application/vnd.in-toto+json)"
-ENVELOPED = "the signatures were not checked: use the tool that made them"
-COVERS = "the signer vouches that the run followed its file; no file can prove this"
 
 
 def attested(statement: Mapping[str, Any], path: str) -> Document:

@@ -24,6 +24,9 @@ from dpcli.train.engine.pieces import Outer, PlainRows
 # A function that replaces the forward of a module. Its first argument is a CompoundRun, followed by the arguments of the forward.
 Forward = Callable[..., Any]
 
+# Types of the output layer that are supported.
+PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
+
 
 @dataclass(frozen=True, slots=True)
 class Compound:
@@ -126,10 +129,6 @@ def layer_by_layer(compounds: Sequence[Compound], recorder: Recorder) -> Iterato
     finally:
         for compound in compounds:
             vars(compound.module).pop("forward", None)
-
-
-# Types of the output layer that are supported.
-PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
 def attention(module: nn.Module) -> Forward | None:

@@ -24,6 +24,9 @@ EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # b
 # Advice for programs that compare examples.
 REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"
 
+# A function (tensor, dimension, record, number of records) that returns a view of one record's part along a dimension.
+RecordPart = Callable[[Tensor, int, int, int], Tensor]
+
 
 def draws_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
@@ -72,10 +75,6 @@ def record_dims(shape: Sequence[int], size: int) -> list[RecordDim]:
     exact = [RecordDim(dim, 1) for dim, length in enumerate(shape) if length == size]
     multiples = [RecordDim(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
     return exact + multiples
-
-
-# A function (tensor, dimension, record, number of records) that returns a view of one record's part along a dimension.
-RecordPart = Callable[[Tensor, int, int, int], Tensor]
 
 
 def adjacent(value: Tensor, dim: int, row: int, size: int) -> Tensor:

@@ -1,4 +1,10 @@
-"""Clipped sums of per-example gradients. This is the query of DP-SGD, with L2 sensitivity C to adding or removing one example."""
+"""Clipped sums of per-example gradients. This is the query of DP-SGD, with L2 sensitivity C to adding or removing one example.
+
+A *method* (method.py) computes the gradient of each example; a *clip* (clip.py) bounds its norm by C. The sensitivity holds only if the
+gradient of an example depends on that example alone (*isolation*): modules that mix examples are refused (`REFUSALS`), the program is
+rehearsed on synthetic records, and some steps are checked on the real ones (`checked_sums`). What is found on private records is never
+reported, except by a refusal.
+"""
 
 from __future__ import annotations
 

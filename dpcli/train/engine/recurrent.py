@@ -25,6 +25,9 @@ SIGMOID_BACKWARD, TANH_BACKWARD = aten.sigmoid_backward.grad_input, aten.tanh_ba
 # The operators of the gates i, f, g, o.
 GATES_BACKWARD = (SIGMOID_BACKWARD, SIGMOID_BACKWARD, TANH_BACKWARD, SIGMOID_BACKWARD)
 
+# A function that runs one layer in one direction over time. Its arguments are those of `lstm_direction`.
+Direction = Callable[[CompoundRun, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
+
 
 class LstmCell(torch.autograd.Function):
     """The LSTM recurrence: c' = f c + i g and h' = o tanh(c'), where the gates are functions of the input plus h W^T."""
@@ -139,10 +142,6 @@ def empty_states(gate_inputs: Tensor, start: Tensor) -> Tensor:
     states = gate_inputs.new_empty(len(gate_inputs) + 1, *start.shape)
     states[0] = start
     return states
-
-
-# A function that runs one layer in one direction over time. Its arguments are those of `lstm_direction`.
-Direction = Callable[[CompoundRun, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
 def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forward | None:

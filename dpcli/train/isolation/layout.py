@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+PAIRED = "which pairs each record with every other"  # end of a message
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -73,7 +75,6 @@ class Unknown:
 Layout = Shared | AlongRecords | RecordIndices | Merged | Unknown
 SHARED = Shared()
 Layouts = Layout | list[Layout]  # the layout of all outputs of an operator, or a layout for each
-PAIRED = "which pairs each record with every other"  # end of a message
 
 
 class Mixed(Exception):

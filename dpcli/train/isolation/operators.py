@@ -36,6 +36,9 @@ Rule = Callable[[Call], Layouts]
 # The value that torch's loss operators receive for reduction="none".
 NOT_REDUCED = 0
 
+# Arguments, by operator, that the rules ignore. A backward operator receives them from its forward operator, and no other can read them.
+OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}
+
 
 def pointwise(call: Call) -> Layouts:
     """Return the layout of a pointwise operator, or of a loss of each number. The shapes of the arguments are aligned from the right.
@@ -349,5 +352,3 @@ SIZED = names_in(
     "view _unsafe_view reshape view_copy expand expand_copy repeat select slice slice_backward select_backward "
     "native_group_norm native_group_norm_backward nll_loss_forward"
 )
-# Arguments, by operator, that the rules ignore. A backward operator receives them from its forward operator, and no other can read them.
-OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}

@@ -14,6 +14,11 @@ from dpcli.train.plan.sources import FUNCTION
 METRIC = Reader("metric", lambda train: train.metric is not None)
 PUBLIC = Reader("public", lambda train: train.public is not None)
 
+CALLERS = "the caller's"
+GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))
+# Keys of the optimizer. With dpcli.private, the caller's program creates the optimizer.
+OPTIMIZER_KEYS = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay", "moment_floor")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custom(Images):
@@ -45,12 +50,6 @@ class Custom(Images):
     public: Annotated[
         str | None, Key("function () -> records declared public, which are passed to metric", FUNCTION, reader=METRIC)
     ] = None
-
-
-CALLERS = "the caller's"
-GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))
-# Keys of the optimizer. With dpcli.private, the caller's program creates the optimizer.
-OPTIMIZER_KEYS = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay", "moment_floor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,8 @@ CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
 FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
 HELD_OUT = "held-out"
 
+SOURCES = ("data", "public", "model", "tokenizer", "loss", "metric", "canary")  # keys that may name code, a file or a folder
+
 
 def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
     """Return the constraint on a source, which must be one of `words`, a file with one of `endings` (".csv"), or module:function."""
@@ -59,9 +61,6 @@ def same_source_error(path: str, public: str, data: str) -> InputError:
         f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or has the same content: "
         "metrics on private records have no noise"
     )
-
-
-SOURCES = ("data", "public", "model", "tokenizer", "loss", "metric", "canary")  # keys that may name code, a file or a folder
 
 
 def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:

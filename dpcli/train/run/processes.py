@@ -15,6 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+# Signals that ask a run to stop.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+WORTH_ALL_THREADS = 0.5  # a step that takes at least this many seconds on one thread uses all threads
+
 
 def first_process() -> bool:
     """Return whether this process writes and prints. Only the first of the processes that torchrun started does."""
@@ -24,10 +29,6 @@ def first_process() -> bool:
 def several_processes() -> bool:
     """Return whether torchrun started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-# Signals that ask a run to stop.
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(Exception):
@@ -70,9 +71,6 @@ def stoppable() -> Iterator[StopRequest]:
     finally:
         for number, handler in zip(SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
-
-
-WORTH_ALL_THREADS = 0.5  # a step that takes at least this many seconds on one thread uses all threads
 
 
 def quickest(work: Callable[[], object], times: int = 3) -> float:

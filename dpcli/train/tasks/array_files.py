@@ -1,7 +1,8 @@
 """The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
 `_read` returns the records of a source, `_checked_records` checks them, and `arrays` combines the private and the public records. Messages
-of errors quote no value, because the records are private.
+of errors quote no value, because the records are private. `path` is the path of the training file, from whose folder relative names start,
+and `place` that of the data file, with which messages begin.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Readers of .csv, .parquet and .jsonl files, and checks of the owners of records.
 
-No error message quotes a value of the data, because the data are private.
+An *owner* is whom a record belongs to; a *window* is a part of the data by days or blocks, and rows outside of it are never returned. A
+*unit* is an owner or, if a ledger has blocks, an owner in a block. No error message quotes a value of the data, because the data are
+private; a message names the line instead. The readers must not guess: two columns of one name, or owners of two types, would silently make
+two people of one. `place` is the path of the data file, with which messages begin, and `only` the window to which rows are restricted, None
+for all.
 """
 
 from __future__ import annotations
@@ -23,6 +27,13 @@ from dpcli.ledger.blocks.rows import RowWindow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
+# Number of units of each type of timestamp in a day.
+PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+# Sets of types that the owners of a file may have. Two equal values of one type are the same owner.
+UNIT_TYPES = ({int}, {str}, {bytes}, {float})
+
 
 class ColumnTable(NamedTuple):
     """The content of a file with columns.
@@ -34,11 +45,6 @@ class ColumnTable(NamedTuple):
 
     names: list[str]
     rows: list[list[Any]]
-
-
-EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
-# Number of units of each type of timestamp in a day.
-PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def text_of(place: str) -> str:
@@ -243,10 +249,6 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
         return result
     in_window = only.judge()
     return require_rows([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
-
-
-# Sets of types that the owners of a file may have. Two equal values of one type are the same owner.
-UNIT_TYPES = ({int}, {str}, {bytes}, {float})
 
 
 def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.generic]:

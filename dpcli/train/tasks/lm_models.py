@@ -1,6 +1,7 @@
 """The language models that training uses.
 
-The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT.
+The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT. `path` is the
+path of the training file: relative names start from its folder, and messages begin with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dpcli.train.tasks.lm_texts import tokenizer_source
 from dpcli.train.tasks.user_code import build_model, code_of
 
 SHOWN = 3  # largest number of missing weights that a message names
+
+FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
 
 
 class Prompted(nn.Module):
@@ -46,9 +49,6 @@ class Prompted(nn.Module):
         prompt = self.prompt(self.places.expand(input_ids.shape[0], -1))
         texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
         return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
-
-
-FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
 
 
 def language_model(train: Language, path: str, adapter: Lora | None = None) -> nn.Module:

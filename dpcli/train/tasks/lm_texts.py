@@ -1,7 +1,8 @@
 """The records of language tasks. They are texts from a file or the user's own function.
 
 The texts become rows of token ids of equal length, padded with -100. A tokenizer must be public, because its vocabulary reveals much about
-the text from which it was made.
+the text from which it was made. `path` is the path of the training file, from whose folder relative names start, and `place` that of a file
+of texts; messages begin with one of them. `only` is the window to which rows are restricted, None for all.
 """
 
 from __future__ import annotations

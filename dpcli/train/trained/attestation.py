@@ -26,6 +26,8 @@ PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 ROUNDING = 1e-9  # accepted relative difference of epsilon, because an accountant's rounding may differ between machines
 
+KIND = "an attestation that dpcli attest writes"
+
 
 def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
     """Return the attestation of the run in a folder.
@@ -128,9 +130,6 @@ def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan
 def _resource(name: str, digest: str) -> dict[str, Any]:
     """Return the name and digest of a file as a resource descriptor of in-toto."""
     return {"name": name, "digest": {"sha256": digest}}
-
-
-KIND = "an attestation that dpcli attest writes"
 
 
 @dataclass(frozen=True, slots=True)

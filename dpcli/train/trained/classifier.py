@@ -1,4 +1,7 @@
-"""The trained model of a classification task, and readers of the records that it classifies."""
+"""The trained model of a classification task, and readers of the records that it classifies.
+
+`place` is the path of the file of records, with which messages begin; `shape` is the shape of one record that the model takes.
+"""
 
 from __future__ import annotations
 

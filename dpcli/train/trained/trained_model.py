@@ -1,4 +1,8 @@
-"""The interface of trained models, with their inputs and their answers. This module does not import torch."""
+"""The interface of trained models, with their inputs and their answers. This module does not import torch.
+
+A `TrainedModel` answers about records or prompts (`answers`) and measures itself on labelled public data (`measured`). Whatever is computed
+from the model alone is post-processing and costs nothing more. Metrics on the private data would be another release.
+"""
 
 from __future__ import annotations
 

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 # Samplers of torch that go through the data in passes, or draw with replacement. None of them is Poisson or fixed-size sampling.
 TORCH_SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
 
+ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
+DEVIATIONS = 1.4  # a count of records exceeds its mean less this many standard deviations with probability at least 90 %
+TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share the level of the batch
+LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
+
 
 @dataclass(slots=True)
 class ReportingSampler:
@@ -116,12 +121,6 @@ def opacus_rate(loader: Any) -> float | None:
     """Return the sampling rate that Opacus stores as `sample_rate` of its batch sampler; None if there is no such number."""
     rate = getattr(batch_sampler_of(base_loader(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
-
-
-ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
-DEVIATIONS = 1.4  # a count of records exceeds its mean less this many standard deviations with probability at least 90 %
-TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share the level of the batch
-LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
 
 
 @dataclass(slots=True)

@@ -1,4 +1,10 @@
-"""`dpcli.watch`, which compares a training loop that dpcli did not create with its pipeline file while the loop runs."""
+"""`dpcli.watch`, which compares a training loop that dpcli did not create with its pipeline file while the loop runs.
+
+Three parts of each step decide its privacy: the sampling of the batch, the clipping of each record's gradient, and the noise added to the
+sum. loader.py tests the batches, and noise_measurement.py the clipped sums and the noise. `Watch` calls both, counts the steps, and stops
+the loop at the first contradiction. A correct loop is stopped in at most one of 10^9 runs for its batches, and likewise for its noise. A
+part that nobody observed must never look observed: `Watch.complete` and the last words of `Watch.report` depend on it.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +33,20 @@ CALLBACKS = {
 }
 CONSISTENT = "no contradiction found"
 EQUAL_RATES = 1e-9  # largest relative difference of two sampling rates that count as equal
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """An observation of one part of the steps. words: as `Watch.report` shows it. was_observed: False if nobody looked at the part."""
+
+    words: str
+    was_observed: bool = True
+
+
 UNOBSERVED = {
-    "sampling": "not observed: whether batches are drawn as the file declares",
-    "clipping": "not observed: whether each record's gradient is clipped",
-    "noise": "not observed: whether noise is added",
+    "sampling": Observation("not observed: whether batches are drawn as the file declares", False),
+    "clipping": Observation("not observed: whether each record's gradient is clipped", False),
+    "noise": Observation("not observed: whether noise is added", False),
 }
 
 
@@ -43,7 +59,7 @@ class Watch(Displayed):
 
     Attributes:
         plan: Plan of the training run that the file declares.
-        observed: Findings on the sampling, the clipping and the noise, in words.
+        observed: Observations of "sampling", "clipping" and "noise".
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
         batches: Number of batches that the loader drew.
@@ -54,7 +70,7 @@ class Watch(Displayed):
     """
 
     plan: TrainingPlan
-    observed: dict[str, str] = field(default_factory=lambda: dict(UNOBSERVED))
+    observed: dict[str, Observation] = field(default_factory=lambda: dict(UNOBSERVED))
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
@@ -104,7 +120,7 @@ class Watch(Displayed):
     @property
     def complete(self) -> bool:
         """Return whether sampling, clipping and noise were observed in every step without a contradiction."""
-        observed_all = not set(self.observed.values()) & set(UNOBSERVED.values())
+        observed_all = all(part.was_observed for part in self.observed.values())
         return observed_all and not self.wrong and not self.unwatched
 
     @property
@@ -112,10 +128,10 @@ class Watch(Displayed):
         """Return the observations in words, including the properties and the steps that were not observed."""
         if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
-        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.observed.items())]
+        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {part.words}" for name, part in self.observed.items())]
         faults = self._detectable_faults()
         if faults:
-            lines.append(f"found with probability 90 %, had they been there: {' and '.join(faults)}")
+            lines.append(f"would have been noticed with 90 % probability: {' and '.join(faults)}")
         if self.unwatched:
             lines.append(f"not observed: the first {self.unwatched:,} steps")
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
@@ -124,8 +140,8 @@ class Watch(Displayed):
         """Return in words the smallest faults of the noise and of Poisson samples that the watch would have found."""
         faults = []
         if self.noise is not None and self.noise.numbers:
-            faults.append(f"noise divided by {up(self.noise.detectable_factor, 2)} in any tensor")
-        if self.drawn is not None and self.observed["sampling"] == CONSISTENT and self.drawn.power():
+            faults.append(f"noise too small by a factor of {up(self.noise.detectable_factor, 2)} in any tensor")
+        if self.drawn is not None and self.observed["sampling"].was_observed and self.drawn.power():
             faults.append(self.drawn.power())
         return faults
 
@@ -193,7 +209,7 @@ class Watch(Displayed):
         problem = contradiction(opacus_optimizer, multiplier, norm)
         if problem:
             self.refuse("noise", f"an Opacus optimizer with {problem}")
-        self.observed["clipping"] = f"by Opacus to norm {norm:g}; Opacus' code was not checked"
+        self.observed["clipping"] = Observation(f"by Opacus to norm {norm:g}; Opacus' code was not checked")
         self.noise = MeasuredNoise(opacus_optimizer, multiplier, norm)
         self.handles.append(self.noise.watch(self._report_measurement, self._batch_size))
 
@@ -205,7 +221,7 @@ class Watch(Displayed):
         problem = self.drawn.add(batch)
         if problem:
             self.refuse("sampling", problem)
-        self.observed["sampling"] = CONSISTENT
+        self.observed["sampling"] = Observation(CONSISTENT)
 
     def _batch_size(self) -> int | None:
         """Return the number of records of the step in progress; None if the loader is not tested, or drew no or several batches for it."""
@@ -222,9 +238,11 @@ class Watch(Displayed):
             self.refuse(part, problem)
         assert self.noise is not None
         if self.noise.clipped_steps:
-            self.observed["clipping"] = f"sums of clipped gradients in {self.noise.clipped_steps:,} steps, {CONSISTENT}"
+            words = f"sums of clipped gradients in {self.noise.clipped_steps:,} steps, {CONSISTENT}"
+            self.observed["clipping"] = Observation(words)
         if part == "noise":
-            self.observed["noise"] = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
+            words = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
+            self.observed["noise"] = Observation(words)
 
     def _count_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer. Raises InputError if all declared steps were taken, or if the loader drew no batch for it."""

@@ -90,7 +90,7 @@ def test_a_trainer_with_a_right_sampler_stops_at_the_plan_and_states_nothing(fol
         args, state, None, optimizer=trainer.optimizer, train_dataloader=Sampled.get_train_dataloader(trainer)
     )
     assert later.steps == later.unwatched == 6 and "not observed: the first 6 steps" in later.report  # as its optimizer counts them
-    assert watch.observed["sampling"] == "no contradiction found" and watch.report.endswith("no guarantee")
+    assert watch.observed["sampling"].words == "no contradiction found" and watch.report.endswith("no guarantee")
 
 
 @pytest.mark.long  # its import takes seconds
@@ -133,7 +133,7 @@ def test_accelerate_is_followed(folder: Path) -> None:
             stepped.zero_grad()
             accelerator.backward(loss_of(prepared, batch).mean())
             stepped.step()
-        assert watch.steps == 20 and watch.observed["sampling"] == "no contradiction found"
+        assert watch.steps == 20 and watch.observed["sampling"].words == "no contradiction found"
         watch.release()
 
 
@@ -168,4 +168,4 @@ def test_lightning_is_followed(folder: Path) -> None:
         fit(DataLoader(dataset(), batch_size=BATCH, shuffle=True))
     assert watched[0].steps == 0
     watch = fit(DataLoader(dataset(), batch_sampler=PoissonSampler()))
-    assert watch.steps == 6 and watch.observed["sampling"] == "no contradiction found"
+    assert watch.steps == 6 and watch.observed["sampling"].words == "no contradiction found"
