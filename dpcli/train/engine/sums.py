@@ -181,7 +181,7 @@ def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], ze
     columns = []
     for group in groups:
         group_squares = [squares[name] for name in group if name in squares]
-        columns.append(sum(group_squares, start=zero_norms))
+        columns.append(torch.stack(group_squares).sum(0) if group_squares else zero_norms)
     norms = torch.stack(columns, 1) if len(columns) > 1 else columns[0][:, None]
     return norms.sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
 
