@@ -11,6 +11,7 @@ their audits are simulated.
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,11 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0."""
+    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0.
+
+    The cost of sampled mechanisms at one delta is that of a Gaussian which costs more than they do at other deltas. The curve of the claim
+    would refute this Gaussian although no noise is missing. The Gaussian with the most cost that the curve allows is used instead.
+    """
     if claim.epsilon <= 0.0:
         return None
     if claim.delta <= 0.0:
@@ -93,7 +98,15 @@ def strongest_attack(claim: Claim) -> StrongestAttack | None:
     while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < 1e3:
         high *= 2.0
     mu = bracket_root(lambda m: claim.epsilon - gaussian_epsilon_upper(m, claim.delta), 1e-9, high, 1e-6)[0]
+    if claim.has_curve and _room(claim, mu) < 0.0:
+        mu = bracket_root(functools.partial(_room, claim), 1e-9, mu, 1e-6)[0]
     return StrongestAttack(mu, lambda score: float(special.ndtr(-score)))
+
+
+def _room(claim: Claim, mu: float) -> float:
+    """Return how far the rates of a Gaussian with shift `mu` stay above the claimed curve at each of THRESHOLDS; negative if below it."""
+    rates = [(float(special.ndtr(-threshold)), float(special.ndtr(threshold - mu))) for threshold in THRESHOLDS]
+    return min(min(fnr - claim.trade_off(fpr), fpr - claim.trade_off(fnr)) for fpr, fnr in rates)
 
 
 def _laplace_tail(score: float) -> float:

@@ -8,15 +8,16 @@ import pytest
 
 from dpcli.audit.audit_result import Audit
 from dpcli.audit.audit_settings import AuditSettings
-from dpcli.audit.bounds import error_rates
+from dpcli.audit.bounds import ErrorRates, error_rates
 from dpcli.audit.claim import Claim, stated_claim
 from dpcli.audit.documents.audit import headline
 from dpcli.audit.one_run import guessed_audit, one_run_audit
-from dpcli.audit.power import THRESHOLDS
+from dpcli.audit.power import THRESHOLDS, strongest_attack
 from dpcli.audit.scores import Guessed, Threshold
 from dpcli.audit.two_runs import refuted_by_rates, two_run_audit
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.audit.attacks import canaries, claim, one_sum, runs
+from tests.cases import require_each
 
 CURVE = claim()
 PAIR = stated_claim(CURVE.epsilon, CURVE.delta, Adjacency.ADD_REMOVE)
@@ -33,6 +34,25 @@ def two_run(noise: float, against: Claim, seed: int) -> Audit:
 
 def factor(audit: Audit) -> float:
     return float(re.findall(r"divided by ([0-9.]+)", audit.power[0])[0])
+
+
+@pytest.mark.long
+def test_the_strongest_attack_on_a_right_program_refutes_no_claim_and_slightly_less_noise_does() -> None:
+    """Also where records are sampled: a Gaussian sum of the same epsilon at delta costs more than they do at other deltas."""
+
+    def check(against: Claim) -> None:
+        attack = strongest_attack(against)
+        assert attack is not None
+
+        def is_refuted(factor: float) -> bool:
+            shift = factor * attack.shift
+            rates = [ErrorRates(attack.tail(at), 1.0 - attack.tail(at - shift)) for at in THRESHOLDS]
+            return any(refuted_by_rates(rate, against) for rate in rates)
+
+        assert not is_refuted(1.0)
+        assert is_refuted(1.05)
+
+    require_each([CURVE, claim(1.0, 5, 0.5)], check)
 
 
 @pytest.mark.nightly

@@ -67,6 +67,7 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
     from dpcli.train.engine.clip import Flat
     from dpcli.train.engine.per_example import ClippedGradients
     from dpcli.train.noise import Independent
+    from dpcli.train.step.loop import add_noise, set_gradients
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
         return example_losses(case.logits(model, batch), batch["targets"])
@@ -79,11 +80,8 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
         optimizer.zero_grad()
         with place.precision():
             sums = gradients.checked_sums(batch, secrets.randbelow(max(1, len(batch["targets"]))))
-        drawn = noise.next(shapes)
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                value = sums.gradients[name]
-                parameter.grad = value.add_(drawn[name].to(value)).div_(expected).to(parameter)
+        add_noise(sums.gradients, noise.next(shapes))
+        set_gradients(model, sums.gradients, expected)
         optimizer.step()
         assert gradients.method.name == "book-keeping", gradients.describe()
 

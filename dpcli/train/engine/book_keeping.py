@@ -283,8 +283,11 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
         if gradient.numel() != use.output_shape.numel():
             raise Unsuitable(f"{use.layer.name} has a gradient of shape {tuple(gradient.shape)}, not one row per example")
         use.require_unchanged()
-        rows = gradient.reshape(use.output_shape).movedim(use.dim, 0)
-        builders = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
+        rows = gradient if gradient.shape == use.output_shape else gradient.reshape(use.output_shape)
+        inputs = use.inputs
+        if use.dim:
+            rows, inputs = rows.movedim(use.dim, 0), inputs.movedim(use.dim, 0)
+        builders = use.layer.rule(use.layer.module, inputs, rows)
         for local, name in use.layer.parameters.items():
             by_name.setdefault(name, []).append(builders[local]())
     return by_name

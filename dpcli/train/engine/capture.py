@@ -364,8 +364,11 @@ def recorded_call(layer: Layer, recorder: Recorder, originals: Mapping[str, Tens
     (inputs,) = (*args, *kwargs.values())
     with without_function_modes():
         inputs = recorder.enter(layer, inputs)
-    forward = layer.rule.forward or type(layer.module).forward
-    output = forward(layer.module, inputs)
+    if layer.rule.forward is not None and type(inputs) is Tensor:
+        with without_function_modes():  # an error of this forward is not lost either: the layer stays `unfinished`
+            output = layer.rule.forward(layer.module, inputs)
+    else:
+        output = (layer.rule.forward or type(layer.module).forward)(layer.module, inputs)
     with without_function_modes():
         restore_parameters(layer, originals)
         recorder.leave(layer, output)

@@ -49,12 +49,16 @@ def aligned_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -
     more_rows, more_depth, more_width = -count % ROW_BLOCK, -depth % ROW_BLOCK, -width % ROW_BLOCK
     if not count or inputs.device.type != "cpu" or not (more_rows or more_depth or more_width):
         return functional.linear(inputs, weight, bias)
-    padded_inputs = functional.pad(inputs.reshape(count, depth), (0, more_depth, 0, more_rows))
-    padded_weight = functional.pad(weight, (0, more_depth, 0, more_width))
-    padded_bias = None if bias is None else functional.pad(bias, (0, more_width))
-    output = functional.linear(padded_inputs, padded_weight, padded_bias)
+    padded_inputs = pad_end(inputs.reshape(count, depth), more_depth, more_rows)
+    padded_bias = None if bias is None else pad_end(bias, more_width)
+    output = functional.linear(padded_inputs, pad_end(weight, more_depth, more_width), padded_bias)
     # The result is copied: the program may write to it, so it must not be a view of the padded tensor.
     return output[:count, :width].clone().view(*inputs.shape[:-1], width)
+
+
+def pad_end(values: Tensor, *lengths: int) -> Tensor:
+    """Return a tensor with zeros added at the end of its last dimensions, the last one first. A tensor that needs none is not copied."""
+    return functional.pad(values, [length for more in lengths for length in (0, more)]) if any(lengths) else values
 
 
 def sum_over_positions(values: Tensor) -> Tensor:

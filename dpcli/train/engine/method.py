@@ -26,6 +26,8 @@ from dpcli.train.torch_internals import distributions_validate
 # for fake and for real tensors. Otherwise a model could take another path while the isolation check follows it.
 FAKE_TENSOR_CHECKS = (("transformers.utils.import_utils", "is_fake_tensor"),)
 
+WIDE_TYPES = frozenset((torch.float32, torch.float64))  # number formats in which sums are accumulated as they are
+
 _all_fake: ContextVar[bool] = ContextVar("all_fake", default=False)
 
 
@@ -179,12 +181,12 @@ class LayerRule:
 
 def wide(values: Tensor) -> Tensor:
     """Return the numbers in at least single precision. Rounding in half precision could carry a clipped sum past its bound."""
-    return values.to(wide_type(values))
+    return values if values.dtype in WIDE_TYPES else values.to(wide_type(values))
 
 
 def wide_type(values: Tensor) -> torch.dtype:
     """Return the number format of a tensor, or single precision if that is wider."""
-    return torch.promote_types(values.dtype, torch.float32)
+    return values.dtype if values.dtype in WIDE_TYPES else torch.promote_types(values.dtype, torch.float32)
 
 
 def positions(values: Tensor) -> Tensor:

@@ -69,9 +69,11 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     """
     tiny = torch.finfo(squares.dtype).tiny
     smaller = torch.minimum(lefts, rights)
-    lost_digits = smaller < tiny * 2.0**27
-    if squares.device.type == "cpu" and not bool(lost_digits.any()):  # on a GPU, the question would take longer than the answer
+    least = tiny * 2.0**27  # a smaller square has lost digits
+    # On a GPU, the question would take longer than the answer. The least of no numbers does not exist; a NaN makes the least a NaN.
+    if squares.device.type == "cpu" and smaller.numel() and float(smaller.amin()) >= least:
         return squares
+    lost_digits = smaller < least
     matters = (smaller + tiny * 2.0**10) * torch.maximum(lefts, rights) > NEGLIGIBLE_SQUARE
     return squares.masked_fill((lost_digits & matters).any(1), torch.nan)
 
@@ -190,13 +192,15 @@ class Outer:
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
-        if left.stride(0) < left.stride(1):  # recurrent layers store positions first, and a sum in that order needs no copy
+        if left.shape[1] == 1:  # without the positions, nothing has to be flattened below
+            left, right, column = left[:, 0], right[:, 0], column[:, 0]
+        elif left.stride(0) < left.stride(1):  # recurrent layers store positions first, and a sum in that order needs no copy
             left, right, column = left.transpose(0, 1), right.transpose(0, 1), column.transpose(0, 1)
-        if left.shape[2] <= right.shape[2]:  # multiplication makes a copy, so it is applied to the smaller factor
+        if left.shape[-1] <= right.shape[-1]:  # multiplication makes a copy, so it is applied to the smaller factor
             left = left * column
         else:
             right = right * column
-        return (left.flatten(0, 1).mT @ right.flatten(0, 1)).view(self.shape)
+        return (left.flatten(0, -2).mT @ right.flatten(0, -2)).view(self.shape)
 
     def select(self, rows: Tensor) -> Outer:
         return Outer(self.left[rows], self.right[rows], self.shape)

@@ -74,9 +74,8 @@ def clipped_sums(parts: Iterable[BatchPart], clip: Clip, parameters: Mapping[str
         with full_precision(empty.device):
             measured = measure(gradients, groups, empty.new_zeros(size))
             add_clipped(totals, gradients, measured, clip, groups)
-            finite = measured.finite()
-            norms.append(norms_over_groups(measured.norms, finite, empty.dtype))
-        are_finite.append(finite)
+            norms.append(norms_over_groups(measured, empty.dtype))
+        are_finite.append(measured.finite())
     return complete_sums(totals, norms, are_finite, parameters)
 
 
@@ -85,7 +84,7 @@ def unclipped_norms(part: BatchPart, clip: Clip, parameters: Mapping[str, Tensor
     empty = no_norms(parameters)
     with full_precision(empty.device):
         measured = measure(part.gradients, clip.groups(list(parameters)), empty.new_zeros(part.size))
-        return norms_over_groups(measured.norms, measured.finite(), empty.dtype)
+        return norms_over_groups(measured, empty.dtype)
 
 
 def no_norms(parameters: Mapping[str, Tensor]) -> Tensor:
@@ -163,16 +162,11 @@ def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_n
     return GradientNorms(norms.double().index_put((~in_range,), large_norms), in_range, rescaled, norms.dtype)
 
 
-def norms_over_groups(norms: Tensor, finite: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the norm over all groups, (B,). It is infinite if the gradient is not finite.
-
-    Args:
-        norms: Norms (B, groups).
-        finite: Whether each gradient is finite, (B,).
-        dtype: Type of the result.
-    """
-    lengths: Tensor = norms[:, 0] if norms.shape[1] == 1 else torch.linalg.vector_norm(norms, dim=1)
-    return torch.where(finite, lengths.to(dtype), torch.inf)
+def norms_over_groups(measured: GradientNorms, dtype: torch.dtype) -> Tensor:
+    """Return the norm over all groups, (B,), in a number format. It is infinite if the gradient is not finite."""
+    norms = measured.norms
+    lengths: Tensor = (norms[:, 0] if norms.shape[1] == 1 else torch.linalg.vector_norm(norms, dim=1)).to(dtype)
+    return torch.where(measured.finite(), lengths, torch.inf) if measured.rescaled else lengths
 
 
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> Tensor:
@@ -181,7 +175,7 @@ def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], ze
     columns = []
     for group in groups:
         group_squares = [squares[name] for name in group if name in squares]
-        columns.append(sum(group_squares, start=zero_norms))
+        columns.append(torch.stack(group_squares).sum(0) if group_squares else zero_norms)
     norms = torch.stack(columns, 1) if len(columns) > 1 else columns[0][:, None]
     return norms.sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
 

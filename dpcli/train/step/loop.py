@@ -11,7 +11,7 @@ De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import call_on_records
+from dpcli.train.torch_internals import foreach_add, foreach_divide
 
 if TYPE_CHECKING:
     from dpcli.train.isolation.checked_sums import CheckedSums
@@ -129,6 +130,18 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
 
 
+def add_noise(sums: Mapping[str, Tensor], drawn: Mapping[str, Tensor], scale: float = 1.0) -> None:
+    """Add noise, multiplied by `scale`, to the sums of the same names, in place."""
+    foreach_add(list(sums.values()), [drawn[name].to(value) for name, value in sums.items()], alpha=scale)
+
+
+def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:
+    """Set the .grad of each trained parameter to its noisy sum, divided by `expected_batch`. The sums are divided in place."""
+    foreach_divide(list(noisy.values()), expected_batch)
+    for name, parameter in trained_parameters(model).items():
+        parameter.grad = noisy[name].to(parameter)
+
+
 # The samples of successive steps. Each sample is the array of the indices of its records.
 Samples = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
@@ -212,12 +225,8 @@ class Trainer:
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.reduce(sums.gradients)
         if self.ranks.first:
-            drawn = noise.next(self.shapes)  # drawn once in every step, even for an empty batch
-            for name, value in total.items():
-                value.add_(drawn[name].to(value), alpha=noise_scale)
-        noisy = self.ranks.broadcast_tensors(total)
-        for name, parameter in trained_parameters(self.model).items():
-            parameter.grad = noisy[name].div_(expected_batch).to(parameter)
+            add_noise(total, noise.next(self.shapes), noise_scale)  # drawn once in every step, even for an empty batch
+        set_gradients(self.model, self.ranks.broadcast_tensors(total), expected_batch)
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:
             self.adaptive_norm.follow(sums.norms, self.ranks)
