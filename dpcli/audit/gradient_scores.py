@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.numerics.arrays import Array, np
@@ -70,16 +69,9 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
-class SimulatedScores(NamedTuple):
-    """Simulated scores of canaries, from which simulated audits draw."""
-
-    members: Array
-    others: Array
-
-
 @lru_cache(maxsize=64)
-def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> SimulatedScores:
-    """Return scores of canaries in a program with 1 / factor of its noise. Every factor uses the same random numbers."""
+def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> tuple[Array, Array]:
+    """Return scores of members and of others in a program with 1 / factor of its noise. Every factor uses the same random numbers."""
     rng = np.random.default_rng(0)
     step_count = sum(part.steps for part in steps)
     size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
@@ -91,29 +83,21 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> Simulate
             member_products += rng.random((count, size)) < part.rate
             members += log_ratios(member_products, part.rate, part.noise)
             others += log_ratios(other_products, part.rate, part.noise)
-    return SimulatedScores(members, others)
+    return members, others
 
 
-class SimulatedGuesses(NamedTuple):
-    """Numbers of right guesses in simulated audits, as arrays of shape (audits, canaries + 1).
+def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
+    """Return numbers of right guesses in simulated audits of a program with 1 / factor of its noise, (audits, canaries + 1) each.
 
-    Attributes:
-        right_high: Column k is the number of members among the k highest scores.
-        right_low: Column k is the number of others among the k lowest scores.
+    Column k is the number of members among the k highest scores in the first array, and of others among the k lowest scores in the second.
+    A fair coin decides whether a canary is in the run.
     """
-
-    right_high: Array
-    right_low: Array
-
-
-def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> SimulatedGuesses:
-    """Simulate audits of a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run."""
-    pool = simulated_scores(tuple(steps), factor)
+    members, others = simulated_scores(tuple(steps), factor)
     rng, shape = np.random.default_rng(seed), (audits, canaries)
     is_member = rng.random(shape) < 0.5
-    scores = np.where(is_member, rng.choice(pool.members, shape), rng.choice(pool.others, shape))
+    scores = np.where(is_member, rng.choice(members, shape), rng.choice(others, shape))
     by_score = np.take_along_axis(is_member, np.argsort(scores, axis=1), axis=1)
     no_guess = np.zeros((audits, 1))
     right_high = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
     right_low = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
-    return SimulatedGuesses(right_high, right_low)
+    return right_high, right_low

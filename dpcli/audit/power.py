@@ -198,10 +198,10 @@ def detection_rates(
     steps: Sequence[SampledSteps], factor: float, canaries: int, rules: Sequence[GuessingRule], seed: int
 ) -> list[float]:
     """Return, for each rule, the share of simulated audits that detect a program with 1 / factor of its noise."""
-    simulated = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
+    right_high, right_low = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
     rates = []
     for rule in rules:
-        right = simulated.right_high[:, rule.guesses - rule.low] + simulated.right_low[:, rule.low]
+        right = right_high[:, rule.guesses - rule.low] + right_low[:, rule.low]
         rates.append(float((right >= rule.needed).mean()))
     return rates
 

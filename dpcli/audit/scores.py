@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dpcli.audit.bounds import Counts, ErrorRates, binomial_tail, error_rates
 from dpcli.base.errors import InputError
@@ -67,23 +67,13 @@ class Scores:
         order = np.random.default_rng(SHUFFLE_SEED).permutation(len(self))
         return Scores(self.members[order], self.values[order])
 
-    def split(self) -> SplitScores:
-        """Split the scores at random. CHOOSING_SHARE of the members, and of the others, choose a threshold."""
+    def split(self) -> tuple[Scores, Scores]:
+        """Return a random CHOOSING_SHARE of the members and of the others, which choose a threshold, and the rest, which test it."""
         mixed = self.shuffled()
         ranks = np.where(mixed.members, np.cumsum(mixed.members), np.cumsum(~mixed.members))
         sizes = np.where(mixed.members, len(self.inside), len(self.outside))
         chooses = ranks <= CHOOSING_SHARE * sizes
-        return SplitScores(
-            choosing=Scores(mixed.members[chooses], mixed.values[chooses]),
-            testing=Scores(mixed.members[~chooses], mixed.values[~chooses]),
-        )
-
-
-class SplitScores(NamedTuple):
-    """Scores that choose a threshold, and the remaining scores, which test it."""
-
-    choosing: Scores
-    testing: Scores
+        return Scores(mixed.members[chooses], mixed.values[chooses]), Scores(mixed.members[~chooses], mixed.values[~chooses])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,27 +136,20 @@ def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTe
     otherwise. Each test is therefore exact. The correction is for as many tests as there are scores, even if fewer are tried.
     """
     per_test = significance / len(scores)
-    best = max(_tests_at_scores(scores), key=lambda test: merit(test.counts, per_test))
+    threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))
     chosen = f"best of {len(scores):,} thresholds, each at {100.0 * per_test:.2g} %"
-    return JudgedTest(best.threshold, best.counts, error_rates(best.counts, per_test), chosen)
+    return JudgedTest(threshold, counts, error_rates(counts, per_test), chosen)
 
 
-class ScoreTest(NamedTuple):
-    """A threshold at a score, and counts in which that score is an error."""
-
-    threshold: Threshold
-    counts: Counts
-
-
-def _tests_at_scores(scores: Scores) -> Iterator[ScoreTest]:
+def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
     """Yield thresholds at scores, with counts in which the score at the threshold is an error."""
     for at in _spread_values(np.unique(scores.inside)).tolist():
         threshold = Threshold(at)
-        yield ScoreTest(threshold, threshold.counts(scores))
+        yield threshold, threshold.counts(scores)
     for at in _spread_values(np.unique(scores.outside)).tolist():
         threshold = Threshold(at)
         counts = threshold.counts(scores)
-        yield ScoreTest(threshold, replace(counts, false_positives=min(counts.false_positives + 1, counts.others)))
+        yield threshold, replace(counts, false_positives=min(counts.false_positives + 1, counts.others))
 
 
 def by_stated(scores: Scores, at: float, significance: float) -> JudgedTest:

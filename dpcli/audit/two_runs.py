@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dpcli.audit.audit_result import GAUSSIAN, TRUSTED, Audit, CurveTest, MeasuredScores, ProvenBound
 from dpcli.audit.audit_settings import AuditSettings
@@ -117,11 +116,8 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
     if curve_gap(rates, claim) <= 0.0:
         return CurveTest(False, confidence, detail, RATES_SOURCE)
     if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:
-        worst = max(_exceeded_pairs(rates, claim))
-        detail += (
-            f": epsilon >= {down(worst.epsilon + worst.excess)} at delta = {worst.delta:.3g}, where epsilon <= {up(worst.epsilon)} is "
-            "claimed"
-        )
+        excess, epsilon, delta = max(_exceeded_pairs(rates, claim))
+        detail += f": epsilon >= {down(epsilon + excess)} at delta = {delta:.3g}, where epsilon <= {up(epsilon)} is claimed"
     allowed, reached = _rate_up(1.0 - claim.trade_off(fpr)), _rate_down(1.0 - fnr)
     point = (
         f"at a false positive rate of {100.0 * fpr:.3g} % the curve allows a true positive rate of at most {allowed}, and the attack "
@@ -130,18 +126,10 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
     return CurveTest(True, confidence, detail, RATES_SOURCE, point)
 
 
-class ExceededPair(NamedTuple):
-    """A claimed (epsilon, delta) pair, and the excess of the epsilon that is proven at this delta over the claimed epsilon."""
-
-    excess: float
-    epsilon: float
-    delta: float
-
-
-def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[ExceededPair]:
-    """Yield every claimed pair. Its excess is negative if the rates prove less than the claimed epsilon."""
+def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:
+    """Yield (excess, epsilon, delta) for every claimed pair: how far the epsilon that the rates prove at delta exceeds the claimed one."""
     for epsilon, delta in zip(claim.curve.epsilons.tolist(), claim.curve.upper.tolist(), strict=True):
-        yield ExceededPair(rates_epsilon_lower(rates, delta) - epsilon, epsilon, delta)
+        yield rates_epsilon_lower(rates, delta) - epsilon, epsilon, delta
 
 
 def _rate_up(rate: float) -> str:

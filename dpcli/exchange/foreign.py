@@ -1,10 +1,17 @@
-"""Common code of all imports: tables of other libraries with a check of every field, and the text of the new pipeline file."""
+"""Common code of imports and exports.
+
+An import reads tables of other libraries with a check of every field, and writes the text of a new pipeline file. An export rounds exact
+numbers in the direction that never claims more privacy.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 from dpcli.base.errors import InputError
@@ -14,6 +21,7 @@ from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH
 from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
+from dpcli.mechanisms.sampling.schemes import Batched
 
 COMMENT_COLUMN = 40  # column at which comments begin
 # Comments in place of keys that neither the record nor the user states.
@@ -284,3 +292,26 @@ def json_copy(value: Any, name: str) -> Any:
         raise InputError(f"{name}: expected tables of numbers, texts and lists, found a value of type {type(value).__name__}")
 
     return copied(value, 0)
+
+
+def rounded_up(exact: Fraction) -> float:
+    """Return the smallest float >= `exact`; inf if `exact` exceeds the largest float."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -sys.float_info.max
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+
+
+def rounded_down(exact: Fraction) -> float:
+    """Return the largest float <= `exact`; -inf if `exact` is below the smallest float."""
+    return -rounded_up(-exact)
+
+
+def rate_of(sampling: Batched, size: int | None) -> float:
+    """Return the sampling rate: the stated one or, if batch_size is stated, batch_size / dataset size, rounded up."""
+    if sampling.rate is not None and sampling.batch_size is None:
+        return sampling.rate
+    rate = sampling.exact_rate(size)
+    assert rate is not None
+    return rounded_up(rate)

@@ -78,21 +78,14 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
     return file_of(tables, heading, {**COMMENTS, "max_contributions": record}, place)
 
 
-class SerialisedCall(NamedTuple):
-    """The name of a constructor that a table calls, and its arguments."""
-
-    name: str
-    arguments: ForeignTable
-
-
-def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> SerialisedCall:
-    """Return the call in a table. Raises InputError if it has no name."""
+def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
+    """Return the name of the constructor that a table calls, and its arguments. Raises InputError if it has no name."""
     table.require_fields(CALL_FIELDS, OPTIONAL_CALL_FIELDS, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {in_words(name)}")
     arguments = table.table("__kwargs__").fields if table.has("__kwargs__") else {}
-    return SerialisedCall(name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments))
+    return name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments)
 
 
 class OpendpComposition(NamedTuple):

@@ -128,20 +128,13 @@ def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> Prote
     return ProtectedChange(space, known.record, rows)
 
 
-class TypedTable(NamedTuple):
-    """The name of the class of a table, and its fields."""
-
-    name: str
-    fields: ForeignTable
-
-
-def _typed(table: ForeignTable, classes: Collection[str]) -> TypedTable:
-    """Return a table with the class that it names. Raises InputError if the class is not one of `classes`."""
+def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignTable]:
+    """Return the class that a table names, and the table of its fields. Raises InputError if the class is not one of `classes`."""
     name = table.fields.get("type")
     if type(name) is not str or name not in classes:
         raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
     fields = {field: value for field, value in table.fields.items() if field != "type"}
-    return TypedTable(name, ForeignTable(f"{table.name}: {name}", fields))
+    return name, ForeignTable(f"{table.name}: {name}", fields)
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Priced
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 
 MOST = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
 LISTED = 8  # largest length of a list that a message shows in full
-
-
-class SolvedKey(NamedTuple):
-    """A key of a mechanism, and the value with which it meets each target."""
-
-    key: str
-    values: list[float]
 
 
 def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
@@ -119,16 +112,18 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
     place = f" in {entry.name}"
     noise = _values_for_targets(pipeline, entry, "noise", targets)
     if noise is not None:
-        yield f"{noise.key} = {max(noise.values):.10g}{place}"
+        yield f"{noise[0]} = {max(noise[1]):.10g}{place}"
         place = ""  # stated once
     if charge.count > 1:
         length = _values_for_targets(pipeline, entry, "epochs" if entry.epochs is not None else "steps", targets)
         if length is not None:
-            yield f"{length.key} = {min(length.values):.10g}{place}"
+            yield f"{length[0]} = {min(length[1]):.10g}{place}"
 
 
-def _values_for_targets(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
-    """Return the key, and for each target the value that meets it. None if the entry has no such key, or if a target cannot be met."""
+def _values_for_targets(
+    pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]
+) -> tuple[str, list[float]] | None:
+    """Return the key, and for each target the value that meets it; None if the entry has no such key, or if a target cannot be met."""
     from dpcli.analysis.calibrate import calibrate  # imported only if a file fails
     from dpcli.analysis.solved_keys import parameter_key
 
@@ -138,5 +133,5 @@ def _values_for_targets(pipeline: Pipeline, entry: Entry, solve: Parameter, targ
     with suppress(InputError, CannotCertify):
         chosen = ((entry.name, key),)
         solutions = [calibrate(pipeline, target.epsilon, target.delta, solve, chosen, runs=target.runs) for target in targets]
-        return SolvedKey(key, [solution.value for solution in solutions])
+        return key, [solution.value for solution in solutions]
     return None

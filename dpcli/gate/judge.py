@@ -256,9 +256,7 @@ def _conditions(opened_file: OpenedFile, result: Account, terms: GateTerms) -> I
     if opened_file.path in terms.room.conditions:
         yield terms.room.conditions[opened_file.path]
     if terms.require_proof or terms.certificates:
-        from dpcli.gate.required_proof import proof_condition
-
-        yield proof_condition(result, terms.certificates)
+        yield requirements.proof_condition(result, terms.certificates)
 
 
 def _readable_base(bases: Bases | None, path: str) -> Base | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.budget_verdict import EpsilonVerdict, warning_level
-from dpcli.base.errors import InputError
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.base.stated import difference
 from dpcli.base.values import dataclass
@@ -377,3 +377,38 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
         verdict = "fail"
     text = f"{text}, allowed {limits.words(base.epsilon)}{warning}"
     return Condition("increase", verdict, text, measured=now, target=Target(base.epsilon + limit, base.delta))
+
+
+def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
+    """Return the verdict on a file's epsilon as it is printed: "unknown" if no proof of it was found, with the reason.
+
+    Args:
+        certificates: Paths of certificates, one of which must be the proof. Without any, a proof is searched for.
+    """
+    if certificates:
+        return _named_proof_condition(result, certificates)
+    from dpcli.certify.certificate import prove
+    from dpcli.certify.named_certificate import NamedProof, digest_of, text_of
+
+    try:
+        proof = prove(result.pipeline, delta=result.at)
+    except NotRepresentable as error:
+        return Condition("proof", "unknown", f"epsilon {up(result.upper)} has no proof: {error}", ())
+    if proof.epsilon != proof.headline:
+        return Condition(
+            "proof", "unknown", f"epsilon {proof.headline} has no proof; {proof.epsilon} at delta = {proof.delta} has one", ()
+        )
+    digest = digest_of(text_of(proof.certificate))
+    return Condition("proof", "pass", NamedProof(digest, proof.epsilon, proof.delta).words, ())
+
+
+def _named_proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
+    from dpcli.certify.named_certificate import named_proof
+
+    reasons = []
+    for path in certificates:
+        try:
+            return Condition("proof", "pass", named_proof(path, result.pipeline, result.upper, result.at).words, ())
+        except CannotCertify as error:
+            reasons.append(str(error))
+    return Condition("proof", "unknown", f"epsilon {up(result.upper)} has no proof: {'; '.join(reasons)}", ())

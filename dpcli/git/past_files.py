@@ -51,18 +51,6 @@ class RemovedFile(NamedTuple):
     parts: frozenset[Hashable]
 
 
-class ChangedEntry(NamedTuple):
-    """An entry of a commit that differs from the work tree, or that the work tree no longer has.
-
-    Attributes:
-        is_present: Whether the work tree still has a file or link at the path.
-    """
-
-    path: str
-    blob: str
-    is_present: bool
-
-
 RemovedFiles = dict[tuple[str, str, tuple[str, ...]], list[RemovedFile]]  # by commit, repository and endings of names
 
 
@@ -235,15 +223,17 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
     Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
-    for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]), strict=True):
+    for (path, blob, is_present), data in zip(entries, contents_at(top, [blob for _, blob, _ in entries]), strict=True):
         if data is None:
-            _require_object(top, entry.blob)
-        elif not entry.is_present or not _is_kept(data, os.path.join(top, entry.path)):
-            yield entry.path, data
+            _require_object(top, blob)
+        elif not is_present or not _is_kept(data, os.path.join(top, path)):
+            yield path, data
 
 
-def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
-    """Yield the entries of a commit with these endings that the change under review may have changed or removed."""
+def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
+    """Yield the path and the blob of each entry of a commit with these endings that the change under review may have changed or removed,
+    and whether the work tree still has a file or link at the path.
+    """
     changed, common = differing_paths(top, tree), _common_files(top, tree)
     for entry in tree_entries(top, tree):
         place = os.path.join(top, entry.path)
@@ -254,7 +244,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
         if not is_present or entry.path in changed:
             # The object of a link is a path. The name COMMIT:PATH leads to the target.
             blob = f"{tree}:{entry.path}" if entry.is_link else os.fsdecode(entry.blob)
-            yield ChangedEntry(entry.path, blob, is_present)
+            yield entry.path, blob, is_present
 
 
 def _is_kept(data: bytes, place: str) -> bool:

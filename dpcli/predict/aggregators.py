@@ -205,8 +205,8 @@ class GnMax(Aggregator):
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         answer_sensitivity = AnswerSensitivity(self.sigma, counts.shape[1], order)
-        conditions = monotone_conditions(answer_sensitivity, teachers)
-        failing = [name for name, holds in (("C5", conditions.c5), ("C6", conditions.c6)) if not holds]
+        conditions = zip(("C5", "C6"), monotone_conditions(answer_sensitivity, teachers), strict=True)
+        failing = [name for name, holds in conditions if not holds]
         if failing:
             raise CannotCertify(
                 f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: the proof of "

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
@@ -115,25 +115,17 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
     ascending = np.argsort(log_q)
     original_order = np.argsort(ascending)
     sorted_log_q = log_q[ascending]
-    terms, log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
+    (log_a, log_b, highest), log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
     for order in orders.tolist():
-        dependent = divergence(sorted_log_q, log_1q, terms.log_a, terms.log_b, order - 1.0)
+        dependent = divergence(sorted_log_q, log_1q, log_a, log_b, order - 1.0)
         independent = independent_gaussian(sigma, order)
-        bounds = np.where(terms.highest >= order, np.minimum(dependent, independent), independent)
+        bounds = np.where(highest >= order, np.minimum(dependent, independent), independent)
         yield np.asarray(np.maximum(bounds[original_order] * (1.0 + ROUNDING), least))
 
 
-class _Terms(NamedTuple):
-    """log A and log B, (n,) each, and the largest order at which the bound holds, (n,); 1 if it holds at no order."""
-
-    log_a: Array
-    log_b: Array
-    highest: Array
-
-
-def _terms(log_q: Array, sigma: float) -> _Terms:
-    """Return the terms of the bound for ascending log_q."""
+def _terms(log_q: Array, sigma: float) -> tuple[Array, Array, Array]:
+    """Return log A and log B for ascending log_q, and the largest order at which the bound holds, (n,) each; 1 if it holds at no order."""
     with np.errstate(all="ignore"):  # Where a condition fails, the results are not used.
         sigma = np.float64(sigma)
         root = np.sqrt(-log_q)
@@ -152,7 +144,7 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
     certain = log_q == -np.inf
     # The conditions hold below some q and fail above it. If rounding makes one fail earlier, the bound is not used above that q.
     highest = np.where(np.logical_and.accumulate(valid | certain), np.where(certain, np.inf, highest), 1.0)
-    return _Terms(np.where(certain, 0.0, log_a), np.where(certain, 0.0, log_b), highest)
+    return np.where(certain, 0.0, log_a), np.where(certain, 0.0, log_b), highest
 
 
 def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import jsonschema
@@ -26,13 +25,6 @@ def test_help_is_there(command: str, flag: str) -> None:
     assert "Usage: dpcli" in result.out
 
 
-def test_version() -> None:
-    import dpcli as package
-
-    assert dpcli("-V").out == f"dpcli {package.__version__}\n"
-    assert "numpy" in dpcli("version").out
-
-
 def test_schema_accepts_the_examples_and_refuses_a_mistake() -> None:
     import tomllib
 
@@ -42,16 +34,6 @@ def test_schema_accepts_the_examples_and_refuses_a_mistake() -> None:
     assert validator.is_valid(pipeline)
     pipeline["mechanism"][0]["noise_multiplier"] = -1
     assert not validator.is_valid(pipeline)
-
-
-def test_lint_exit_codes(tmp_path: Path) -> None:
-    assert dpcli("lint", "examples/gate.toml").code == 0
-    assert dpcli("lint", "tests/vectors/readme.toml").code == 2
-    bad = tmp_path / "bad.toml"
-    bad.write_text((ROOT / "examples" / "gate.toml").read_text().replace("delta = 1e-8", "delta = 1e-5"))
-    result = dpcli("lint", str(bad), "-f", "github")
-    assert result.code == 1
-    assert result.out.startswith("::error file=")
 
 
 def test_python_dash_m() -> None:

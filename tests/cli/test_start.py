@@ -36,11 +36,3 @@ def test_a_library_leaves_the_environment_as_it_is() -> None:
         "dpcli.account(dpcli.load('examples/dp-sgd.toml')); print((dict(os.environ), gc.get_threshold()) == before)"
     )
     assert inside(code)[0] == "True"
-
-
-def test_the_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; sys.argv = ['dpcli', '--help']; from dpcli.cli.start import run\ntry:\n    run()\n"
-        "finally:\n    print(*sys.modules)"
-    )
-    assert not {"numpy", "scipy", "rich", "sqlite3", "torch"} & set(inside(code)[-2].split())

@@ -82,6 +82,7 @@ def test_a_file_that_was_invalid_is_no_new_file(repository: Path) -> None:
         (("base_form", "statement"), ["delta"]),
         (("base_form", "statement", "delta"), "x"),
         (("base_form", "statement", "delta"), 2.0),
+        (("base_form",), {}),
         (("base_form", "terms", "budget.epsilon"), "x"),
         (("base_form", "terms", "gate.max_increase"), "x"),
         (("base_form", "terms", "gate.max_increase"), 10**400),

@@ -258,3 +258,12 @@ def test_the_base_says_nothing_of_where_it_was_read(repository: Path) -> None:
     git(repository, "checkout", "-qb", "other")
     first = shown("json", str(repository / "train.toml"), "--base-ref", "main")
     assert first == shown("json", str(repository / "train.toml"), "--base-ref", "HEAD")
+
+
+@of_each("format_", ["text", "table", "json", "github", "gitlab", "sarif", "junit", "csv"])
+def test_what_is_no_file_has_no_line(format_: str, tmp_path: Path) -> None:
+    """And is named once, however it is shown."""
+    found = dpcli("gate", str(tmp_path), "-f", format_)
+    assert found.code == 2
+    assert found.err == f"dpcli: {tmp_path}: gate/file: expected a pipeline file, found a directory\n"
+    assert f"{tmp_path}:1" not in found.out and f"{tmp_path}: expected" not in found.out

@@ -116,11 +116,6 @@ def test_no_format_changes_the_exit_code_or_its_own_bytes(tmp_path: Path, text: 
         assert dpcli(*arguments, "-f", format_).out == results[format_].out
 
 
-def test_the_formats_are_those_of_the_command() -> None:
-    help_ = dpcli("gate", "--help").out.replace("\n", "").replace(" ", "")
-    assert "[" + "|".join(FORMATS) + "]" in help_
-
-
 @of_each("pair", list(itertools.combinations(PRECEDENCE, 2)))
 def test_the_worst_decides(pair: tuple[str, str]) -> None:
     assert worst_verdict(pair[::-1]) == pair[0]  # type: ignore[arg-type]

@@ -85,13 +85,6 @@ def test_of_several_changes_the_dearest_is_pointed_at(repository: Path) -> None:
     assert "scale = " in first  # the remedy is looked for in the mechanism that was changed most
 
 
-def test_without_a_base_the_finding_stands_at_the_budget(repository: Path) -> None:
-    file = repository / "train.toml"
-    file.write_text(GATE.replace("steps = 5_000", "steps = 200_000"))
-    line = GATE.splitlines().index("[budget]") + 1
-    assert dpcli("gate", str(file), "-f", "text").out.startswith(f"{file}:{line}:2: error gate/budget: epsilon 6.9211 at delta")
-
-
 def test_a_remedy_meets_every_condition_at_once(repository: Path) -> None:
     file = repository / "train.toml"
     base = GATE.replace("[gate]\n", "[gate]\nhorizon = { runs = 3, epsilon = 4.0 }\n")

@@ -51,11 +51,6 @@ def test_codes_are_sorted_unique_and_well_formed() -> None:
 
 
 @of_each("code", codes())
-def test_a_registry_line_leads_to_the_rule_of_its_code(code: str) -> None:
-    assert rule(code).code == code
-
-
-@of_each("code", codes())
 def test_every_rule_says_all_that_explain_needs(code: str) -> None:
     info = rule(code)
     assert all((info.title, info.what, info.why, info.fix, info.source, info.bad, info.good))

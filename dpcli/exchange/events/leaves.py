@@ -17,7 +17,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree, is_number
-from dpcli.exchange.rounded import rounded_down, rounded_up
+from dpcli.exchange.foreign import rounded_down, rounded_up
 
 Keys = dict[str, Any]
 # Shape of an event for distributions of the number of trials. Other shapes are truncated negative binomial distributions.

@@ -10,7 +10,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree
 from dpcli.exchange.events.leaves import LEAVES, PURE, SHAPES, Keys, RecordChange
-from dpcli.exchange.rounded import rate_of
+from dpcli.exchange.foreign import rate_of
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import entries_by_sample, part_names

@@ -15,9 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import Asserted, carried_tables, file_of
+from dpcli.exchange.foreign import Asserted, carried_tables, file_of, rate_of
 from dpcli.exchange.opacus.accountant import OpacusState, Phase
-from dpcli.exchange.rounded import rate_of
 from dpcli.exchange.schedule_csv import merged_stages, staged_entry, wrapped
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline

@@ -12,7 +12,6 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
@@ -133,16 +132,9 @@ def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
             )
 
 
-class CountedMechanism(NamedTuple):
-    """A mechanism, and the number of its runs."""
-
-    mechanism: Mechanism
-    run_count: int
-
-
 def _counted_mechanism(
     readers: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours
-) -> CountedMechanism:
+) -> tuple[Mechanism, int]:
     """Return the mechanism and the count of an entry or, if several entries read one sample, of their composition on this sample."""
     entry, dataset_size = readers[0], pipeline.privacy.dataset_size
     specs = [_bound(reader, entries, dataset_size) for reader in readers]
@@ -155,7 +147,7 @@ def _counted_mechanism(
     else:
         mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
     # The records of a unit may lie in fewer parts, so that the bound need not be attained.
-    return CountedMechanism(mechanism if parts == 1 else mechanism.unclaimed(), parts * count)
+    return mechanism if parts == 1 else mechanism.unclaimed(), parts * count
 
 
 def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.held_out import held_out_interval
@@ -129,15 +129,8 @@ def _is_held_out(pate: Pate, count: int) -> BoolArray:
     return np.asarray(np.arange(count) % held_out_interval(pate.held_out, "pate.held_out") == 0, dtype=np.bool_)
 
 
-class HeldOut(NamedTuple):
-    """The records that are held out as public."""
-
-    queries: Records
-    tests: Records
-
-
-def _held_out(pate: Pate, path: str) -> HeldOut:
-    """Divide the held-out records into queries, which are evenly spread, and test records.
+def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
+    """Return the held-out records that are queries, which are evenly spread, and the test records.
 
     Raises:
         InputError: If the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
@@ -150,7 +143,7 @@ def _held_out(pate: Pate, path: str) -> HeldOut:
         raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the number of held-out records, found {pool}")
     is_query = np.zeros(len(public), dtype=bool)
     is_query[np.arange(pool) * len(public) // pool] = True
-    return HeldOut(public.at(is_query), public.at(~is_query))
+    return public.at(is_query), public.at(~is_query)
 
 
 def query_inputs(pate: Pate, path: str) -> Array:
@@ -158,7 +151,8 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries is None:
         raise InputError(f"{path}: pate.queries: set it to the inputs of the queries")
     if pate.queries == HELD_OUT:
-        return _held_out(pate, path).queries.inputs
+        queries, _ = _held_out(pate, path)
+        return queries.inputs
     return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
 
 
@@ -176,5 +170,5 @@ def test_records(pate: Pate, path: str) -> Records | None:
         return None
     if pate.test != HELD_OUT:
         return _labelled_records(pate, pate.test, "test", path)[0]
-    tests = _held_out(pate, path).tests
+    _, tests = _held_out(pate, path)
     return tests if len(tests) else None

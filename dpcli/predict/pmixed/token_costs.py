@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from dpcli.analysis.account import account
 from dpcli.analysis.calibrate import Calibration, calibrate
@@ -130,16 +130,9 @@ def _solve(plan: PmixedPlan, parameter: Solvable, target: float, delta: float) -
             yield ChangeCost(change, accountant, solution.upper, is_stated, solution)
 
 
-class PricedCase(NamedTuple):
-    """A kind of change, the accountant that prices it, and the plan's pipeline with that kind of change."""
-
-    change: Change
-    accountant: str
-    pipeline: Pipeline
-
-
-def _cases(plan: PmixedPlan) -> Iterator[PricedCase]:
+def _cases(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
+    """Yield each kind of change with each accountant that prices it, and the plan's pipeline with that kind of change."""
     for change in get_args(Change):
         entry = replace(plan.entry, spec=replace(plan.spec, change=change))
         for accountant in ACCOUNTANTS:
-            yield PricedCase(change, accountant, plan.with_entry(entry).pipeline)
+            yield change, accountant, plan.with_entry(entry).pipeline

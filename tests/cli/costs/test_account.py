@@ -138,21 +138,6 @@ def test_several_outputs_in_one_run(tmp_path: Path) -> None:
     assert len(rows) == 1 + len(ACCOUNTANTS)
 
 
-def test_color_only_where_asked() -> None:
-    assert "\x1b[" not in dpcli("account", "examples/mnist.toml").out
-    assert "\x1b[" in dpcli("--color", "always", "account", "examples/mnist.toml").out
-
-
-def test_names_cannot_smuggle_escapes_or_formulas() -> None:
-    text = GAUSSIAN.replace(b'"once"', b'"=1+1"')
-    from dpcli.document.document import Document, Sheet
-    from dpcli.document.formats.csv import render
-
-    sheet = Sheet(("a",), (("=1+1",), ("-",), ("-2",), (-2.0,), (-2,)))
-    assert render(Document("h", {}, sheet=sheet)).split("\r\n")[1:6] == ["'=1+1", "-", "'-2", "-2.0", "-2"]
-    assert dpcli("account", "-", stdin=text).code == 0
-
-
 @of_each("flags", [(), ("-v",), ("-vv",), ("-v", "-v"), ("-qvv",), ("--verbose", "-v")])
 def test_internal_error_is_70_with_a_trace_only_if_v_is_given_twice(
     flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

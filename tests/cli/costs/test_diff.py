@@ -67,10 +67,6 @@ def test_no_difference() -> None:
     assert dpcli("diff", MNIST, MNIST, "-f", "total").out == "0.0\n"
 
 
-def test_outputs_do_not_overwrite_an_input(dearer: str) -> None:
-    assert "found the input file" in dpcli("diff", MNIST, dearer, "-o", f"json={dearer}").err
-
-
 def test_hostile_names_and_values_are_shown_escaped(dearer: str, tmp_path: Path) -> None:
     text = Path(MNIST).read_text().replace('name = "train"', 'name = "=\\u001b[31mx"\ndescription = "=1+1"')
     (tmp_path / "hostile.toml").write_text(text)

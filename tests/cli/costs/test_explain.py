@@ -20,7 +20,7 @@ from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.release.plugin import MEASURES
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import of_each
-from tests.command import ROOT, dpcli
+from tests.command import dpcli
 
 MNIST = "examples/mnist.toml"
 WIDE = """\
@@ -142,13 +142,6 @@ def test_the_claim_is_what_adjacency_compares(adjacency: str, words: str) -> Non
     assert words in " ".join(dpcli("explain", "-", stdin=text.encode()).out.split())
 
 
-def test_a_file_that_a_rule_refuses_is_explained_with_exit_code_1() -> None:
-    text = Path(ROOT, MNIST).read_text().replace("delta = 1e-5", "delta = 1e-3")
-    result = dpcli("explain", "-", stdin=text.encode())
-    assert result.code == 1
-    assert "error DP105" in result.out
-
-
 def test_names_are_still_explained_and_take_no_flags(tmp_path: Path) -> None:
     assert dpcli("explain", "adjacency").out.startswith("adjacency\n")
     assert dpcli("explain", str(tmp_path)).code == 2  # a directory is no pipeline, and no term
@@ -190,10 +183,6 @@ def test_every_word_that_selects_keys_is_explained_with_them() -> None:
 def test_an_empty_name_is_refused(name: str) -> None:
     result = dpcli("explain", name)
     assert (result.code, result.out) == (2, "") and "no explanation of ''" in result.err
-
-
-def test_a_word_that_means_nothing_is_refused() -> None:
-    assert dpcli("explain", "qwxz").code == 2
 
 
 @of_each(
