@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dpcli.base.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.ledger import Ledger
@@ -85,9 +86,12 @@ def test_two_administrators_charge_what_is_missing_once(database: Database) -> N
         charge(ledger, "run", "0.01")
     right = run(0.3)
     receipt = by(database, "ada", "dpcli_admin").correct("run", right, "another file")
-    with pytest.raises(InputError, match=r'corrected by entry 3 already; correct "ada//correction of entry 2"'):
+    with pytest.raises(InputError, match=r'corrected by entry 3 already; correct "correction of entry 2"'):
         by(database, "eve", "dpcli_admin").correct("run", right, "another file")
     assert receipt.entry is not None and by(database, "ada").state().spent["epsilon"] == Decimal("0.3")
+    charge(by(database, "sam", "dpcli_spender"), "correction of entry 4")  # which keeps nobody from correcting entry 4
+    taken = by(database, "ada").correct("correction of entry 4", right, "another file").entry
+    assert taken is not None and taken.key == "ada//correction of entry 4"
 
 
 def test_what_stands_in_the_way_of_a_correction_is_told(tmp_path: Path) -> None:
@@ -117,3 +121,23 @@ def test_a_forged_correction_is_found(tmp_path: Path) -> None:
         written(ledger, {**content, "key": "most", "window": list(days[:1]), "corrects": "waiting"}, "eve")
     with pytest.raises(Exception, match="corrects a run that was not started"), open_ledger(path, DATASET) as ledger:
         ledger.state()
+
+
+@pytest.mark.long
+def test_two_administrators_at_the_same_moment_charge_what_is_missing_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one has looked before the first one charged."""
+    with init(database.url, DATASET, terms()) as ledger:
+        charge(ledger, "run", "0.01")
+    ada, eve, faster = by(database, "ada", "dpcli_admin"), by(database, "eve", "dpcli_admin"), Ledger._charge
+
+    def slower(*request: Any) -> Any:
+        monkeypatch.undo()
+        ada.correct("run", run(0.3), "another file")
+        return faster(eve, *request)
+
+    monkeypatch.setattr(eve, "_charge", slower)
+    with pytest.raises(LedgerError, match="a new run needs a key of its own"):
+        eve.correct("run", run(0.3), "another file")
+    assert ada.state().spent["epsilon"] == Decimal("0.3")
