@@ -100,9 +100,25 @@ def test_what_stands_in_the_way_of_a_correction_is_told(tmp_path: Path) -> None:
         charge(ledger, "run", "0.01", window=days)
         with pytest.raises(Denied, match=r"entry 2 lacks 1.99.* \(a cap of epsilon 2.0\d* suffices\)"):
             ledger.correct("run", run(2.0), "another file")
+
+
+@pytest.mark.long
+@ON_BOTH
+def test_a_run_on_a_retired_block_is_corrected(place: Place) -> None:
+    """A retired block accepts no further run. A correction is none: it records what the earlier run cost."""
+    days = ("2026-01-01", "2026-01-02")
+    with init(place.url, DATASET, replace(terms(), blocks=BlockFamily("day", "event_date", 1).content())) as ledger:
+        charge(ledger, "cheap", "0.001", window=days)
         ledger.retire(days[:1], "deleted")
-        with pytest.raises(Denied, match=r"block 2026-01-01 was retired.*: correct a run before its blocks are retired"):
-            ledger.correct("run", run(0.02), "another file")
+        (problem,) = verify(ledger).problems
+        with pytest.raises(Denied, match="was retired"):
+            charge(ledger, "further", "0.001", window=days)
+        with pytest.raises(Denied, match=r"entry 2 lacks 1.99.* \(a cap of epsilon 2.0\d* suffices\)"):
+            ledger.correct("cheap", run(2.0), "another file")
+        ledger.correct("cheap", run(0.01), "the right file")
+    with open_ledger(place.url, DATASET) as ledger:
+        assert verify(ledger).problems == () and verify(ledger).acknowledged == ((problem, 4),)
+        assert ledger.state().spent == {f"epsilon@{day}": Decimal("0.01") for day in days} | {f"delta@{day}": 0 for day in days}
 
 
 @pytest.mark.long

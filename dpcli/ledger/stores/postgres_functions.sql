@@ -707,7 +707,7 @@ BEGIN
   over := dpcli.wrong_window(terms -> 'blocks', content -> 'window');
   PERFORM dpcli.require(over IS NULL, over);
   found := dpcli.standing(of_dataset, content -> 'window');
-  PERFORM dpcli.require(NOT content ? 'window' OR found -> 'retired' = '[]'::jsonb, 'a block of the window was retired');
+  PERFORM dpcli.require(NOT content ? 'window' OR content ? 'corrects' OR found -> 'retired' = '[]'::jsonb, 'a block of the window was retired');
   over := dpcli.above(found, content -> 'cost', content -> 'window');
   PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
   IF found ? 'quotas' THEN
