@@ -1087,6 +1087,9 @@ BEGIN
       last.head := hashes[i];
     END IF;
     PERFORM dpcli.append_one(of_dataset, start + i - 1, bodies[i], hashes[i]);
+    IF i % 32 = 0 THEN
+      PERFORM dpcli.note(of_dataset, start + i - 1, true);  -- each further entry adds up what is not noted yet, while others wait
+    END IF;
   END LOOP;
   PERFORM dpcli.mark();
   RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= start ORDER BY e.seq;
