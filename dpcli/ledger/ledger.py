@@ -510,9 +510,12 @@ class Ledger:
         run = self.state().run(key)
         if not has_words(why):
             raise InputError("--reason: state why the run was priced wrongly")
-        own = self.own_key(f"correction of entry {run.seq}")
+        own = f"correction of entry {run.seq}"  # also in a database, so that of two people at the same moment one gets the key
+        taken = self.state().runs.get(own)
+        if taken is not None and taken.content.get("corrects") != key:
+            own = self.own_key(own)
         for other in self.state().runs.values():
-            if other.content.get("corrects") == key and other.key != own:
+            if other.content.get("corrects") == key and (other.key != own or payer(other.content) != self.who):
                 raise InputError(
                     f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
                 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dpcli.base.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.ledger import Ledger
@@ -85,9 +86,12 @@ def test_two_administrators_charge_what_is_missing_once(database: Database) -> N
         charge(ledger, "run", "0.01")
     right = run(0.3)
     receipt = by(database, "ada", "dpcli_admin").correct("run", right, "another file")
-    with pytest.raises(InputError, match=r'corrected by entry 3 already; correct "ada//correction of entry 2"'):
+    with pytest.raises(InputError, match=r'corrected by entry 3 already; correct "correction of entry 2"'):
         by(database, "eve", "dpcli_admin").correct("run", right, "another file")
     assert receipt.entry is not None and by(database, "ada").state().spent["epsilon"] == Decimal("0.3")
+    charge(by(database, "sam", "dpcli_spender"), "correction of entry 4")  # which keeps nobody from correcting entry 4
+    taken = by(database, "ada").correct("correction of entry 4", right, "another file").entry
+    assert taken is not None and taken.key == "ada//correction of entry 4"
 
 
 def test_what_stands_in_the_way_of_a_correction_is_told(tmp_path: Path) -> None:
@@ -96,9 +100,25 @@ def test_what_stands_in_the_way_of_a_correction_is_told(tmp_path: Path) -> None:
         charge(ledger, "run", "0.01", window=days)
         with pytest.raises(Denied, match=r"entry 2 lacks 1.99.* \(a cap of epsilon 2.0\d* suffices\)"):
             ledger.correct("run", run(2.0), "another file")
+
+
+@pytest.mark.long
+@ON_BOTH
+def test_a_run_on_a_retired_block_is_corrected(place: Place) -> None:
+    """A retired block accepts no further run. A correction is none: it records what the earlier run cost."""
+    days = ("2026-01-01", "2026-01-02")
+    with init(place.url, DATASET, replace(terms(), blocks=BlockFamily("day", "event_date", 1).content())) as ledger:
+        charge(ledger, "cheap", "0.001", window=days)
         ledger.retire(days[:1], "deleted")
-        with pytest.raises(Denied, match=r"block 2026-01-01 was retired.*: correct a run before its blocks are retired"):
-            ledger.correct("run", run(0.02), "another file")
+        (problem,) = verify(ledger).problems
+        with pytest.raises(Denied, match="was retired"):
+            charge(ledger, "further", "0.001", window=days)
+        with pytest.raises(Denied, match=r"entry 2 lacks 1.99.* \(a cap of epsilon 2.0\d* suffices\)"):
+            ledger.correct("cheap", run(2.0), "another file")
+        ledger.correct("cheap", run(0.01), "the right file")
+    with open_ledger(place.url, DATASET) as ledger:
+        assert verify(ledger).problems == () and verify(ledger).acknowledged == ((problem, 4),)
+        assert ledger.state().spent == {f"epsilon@{day}": Decimal("0.01") for day in days} | {f"delta@{day}": 0 for day in days}
 
 
 @pytest.mark.long
@@ -117,3 +137,23 @@ def test_a_forged_correction_is_found(tmp_path: Path) -> None:
         written(ledger, {**content, "key": "most", "window": list(days[:1]), "corrects": "waiting"}, "eve")
     with pytest.raises(Exception, match="corrects a run that was not started"), open_ledger(path, DATASET) as ledger:
         ledger.state()
+
+
+@pytest.mark.long
+def test_two_administrators_at_the_same_moment_charge_what_is_missing_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one has looked before the first one charged."""
+    with init(database.url, DATASET, terms()) as ledger:
+        charge(ledger, "run", "0.01")
+    ada, eve, faster = by(database, "ada", "dpcli_admin"), by(database, "eve", "dpcli_admin"), Ledger._charge
+
+    def slower(*request: Any) -> Any:
+        monkeypatch.undo()
+        ada.correct("run", run(0.3), "another file")
+        return faster(eve, *request)
+
+    monkeypatch.setattr(eve, "_charge", slower)
+    with pytest.raises(LedgerError, match="a new run needs a key of its own"):
+        eve.correct("run", run(0.3), "another file")
+    assert ada.state().spent["epsilon"] == Decimal("0.3")

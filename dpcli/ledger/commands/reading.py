@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dpcli.base.errors import InputError
 from dpcli.cli.options import PICTURES, emit, output_options, working
 from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import (
@@ -20,6 +21,7 @@ from dpcli.ledger.commands.budget import (
     wants,
     with_delta_findings,
 )
+from dpcli.ledger.plugin import POLICIES
 
 pictured_options = output_options("text", "total", "records", PICTURES)
 
@@ -165,8 +167,23 @@ def windows(ledger: str, file: str, dataset: str | None, delta: float | None, wi
         return emit(with_delta_findings(document, book, pipeline, file, delta), **output)
 
 
-@subcommand("plan", ledger_argument, click.argument("file", metavar="SCHEDULE"), dataset_option, pictured_options)
-def plan(ledger: str, file: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
+@subcommand(
+    "plan",
+    ledger_argument,
+    click.argument("file", metavar="SCHEDULE"),
+    dataset_option,
+    click.option("--policy", type=click.Choice(POLICIES), default=POLICIES[0], show_default=True, help="Order of the runs."),
+    click.option(
+        "--shares",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Number of fair shares, with --policy unlock. Default: the largest number of runs on one block.",
+    ),
+    pictured_options,
+)
+def plan(
+    ledger: str, file: str, dataset: str | None, policy: str, shares: int | None, format_: str, outputs: tuple[str, ...]
+) -> int:
     """Show which runs of SCHEDULE fit, in the order of their days and after what LEDGER has spent by now. Nothing is written.
 
     SCHEDULE is a TOML file of [[run]] tables, described in dpcli-schedule(5). A table states a pipeline file, how often it is run, the
@@ -177,17 +194,27 @@ def plan(ledger: str, file: str, dataset: str | None, format_: str, outputs: tup
     would fit. If all runs fit, it states how long the budget lasts if the schedule continues. -o x.svg draws the blocks at the end of the
     plan or, without blocks, what each run leaves.
 
+    --policy states the order in which runs are offered to the ledger, and the output then compares it with the order of their days (fcfs).
+    The ledger decides about each of them, so that no order exceeds a cap. unlock divides what is left of each block into N fair shares,
+    and each run that reads the block unlocks one. A run waits until it fits in what is unlocked, and the run with the smallest dominant
+    share comes first. A run that needs at most one share of each of its blocks, and is among the first N on them, never waits (Luo et al.
+    2021). dpack prefers the runs that take the smallest shares of what is left on their blocks (Tholoniat et al. 2022), so that more runs
+    fit in most schedules, though not in all. A ledger grants runs in the order of the requests: `dpcli budget reserve` keeps another order.
+
     Exit code 0 if all runs fit, 1 if a run does not fit.
     """
     from dpcli.ledger.documents.ledger_plan import picture, plan_document
     from dpcli.ledger.planning.plan_changes import changes_of_plan
     from dpcli.ledger.planning.plan_rehearsal import outlook_of, plan_of
+    from dpcli.ledger.planning.policies import plan_by_policy
     from dpcli.ledger.planning.schedule import read_schedule
 
+    if shares is not None and policy != "unlock":
+        raise InputError(f"--shares: only with --policy unlock, found --policy {policy}")
     schedule = read_schedule(file)
     with opened_ledger(ledger, dataset) as book, working():
-        rehearsed = plan_of(book, schedule)
-        document = plan_document(
-            rehearsed, changes_of_plan(book, rehearsed), outlook_of(rehearsed), wants("html", format_, outputs)
-        )
+        rehearsed = plan_by_policy(plan_of(book, schedule), policy, shares)
+        by_days = rehearsed.first_come is None
+        changes, outlook = (changes_of_plan(book, rehearsed), outlook_of(rehearsed)) if by_days else ((), None)
+        document = plan_document(rehearsed, changes, outlook, wants("html", format_, outputs))
     return emit_pictured(document, lambda: picture(rehearsed), format_, outputs)

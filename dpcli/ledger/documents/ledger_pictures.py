@@ -289,3 +289,24 @@ def plan_chart(plan: BudgetPlan) -> Chart:
         ),
         markers=tuple(refused),
     )
+
+
+def policy_chart(plan: BudgetPlan, first_come: BudgetPlan) -> Chart:
+    """Return a chart of the number of runs that are granted by each day, by the policy of a plan and in the order of their days."""
+    last = max(day for each in (plan, first_come) for run in each.runs for day in (run.day, run.granted or run.day))
+    dates = _date_axis([moment(datetime.combine(day, time())) for day in (plan.runs[0].day, last)])
+    lines = []
+    for each, tone in ((plan, Tone.MAIN), (first_come, Tone.SECOND)):
+        granted = sorted(moment(datetime.combine(run.granted, time())) for run in each.runs if run.granted is not None)
+        points = _steps([dates.low, *granted], [float(count) for count in range(len(granted) + 1)], dates)
+        words = f"{each.fitting:,} of {len(each.runs):,} by {each.policy}"
+        lines.append(Line(words, points, tone, dashed=tone is Tone.SECOND))
+    state = plan.before
+    return Chart(
+        kind="plan",
+        title=f"granted runs of the plan by {plan.policy}",
+        subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}",
+        x=dates,
+        y=Axis("granted runs", 0.0, float(len(plan.runs))),
+        lines=tuple(lines),
+    )

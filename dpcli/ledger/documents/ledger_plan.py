@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dpcli.ledger.planning.plan_changes import PlanChange
     from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
+ENFORCED = (
+    "a ledger grants runs in the order in which they are requested: to keep this order, reserve each run on the day on which it is granted "
+    "here (dpcli budget reserve), before others request what is left"
+)
 UNRESERVED = "nothing was written or reserved: other runs may use up the budget that the schedule needs"
 
 
@@ -50,9 +54,14 @@ def plan_document(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outl
 
 
 def picture(plan: BudgetPlan) -> Chart:
-    """Return a chart of the blocks at the end of the plan or, without blocks, of the remaining budget after each run."""
-    from dpcli.ledger.documents.ledger_pictures import block_chart, plan_chart
+    """Return a chart of the blocks at the end of the plan or, without blocks, of the remaining budget after each run.
 
+    With a policy other than the order of the days, the chart compares the numbers of granted runs.
+    """
+    from dpcli.ledger.documents.ledger_pictures import block_chart, plan_chart, policy_chart
+
+    if plan.first_come is not None:
+        return policy_chart(plan, plan.first_come)
     return block_chart(plan.after, "at the end of the plan") or plan_chart(plan)
 
 
@@ -61,12 +70,13 @@ def _file(plan: BudgetPlan, run: PlannedRun) -> str:
 
 
 def _headline(plan: BudgetPlan) -> str:
-    count, refused = len(plan.runs), plan.refused
+    count, refused, first_come = len(plan.runs), plan.refused, plan.first_come
+    compared = "" if first_come is None else f" by {plan.policy}, {first_come.fitting:,} in the order of their days"
     if refused is None:
         all_fit = "the run fits" if count == 1 else f"all {count:,} runs fit"
-        return f"{plan.before.dataset}: {all_fit}; {_used_words(plan)}"
+        return f"{plan.before.dataset}: {all_fit}{compared}; {_used_words(plan)}"
     first = f"the first run that does not fit is {_file(plan, refused)} on {refused.day}: {refused.why}"
-    return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit; {first}"
+    return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit{compared}; {first}"
 
 
 def _used_words(plan: BudgetPlan) -> str:
@@ -86,7 +96,9 @@ def _is_declared(plan: BudgetPlan) -> bool:
 def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> list[str]:
     """Return the notes of a plan: when the budget runs out, changes, the most charged blocks, the outlook and reservations."""
     lines = []
-    if plan.refused is not None:
+    if plan.first_come is not None:
+        lines += [*_policy_words(plan), f"with the runs that fit, {_used_words(plan)}"]
+    elif plan.refused is not None:
         moment = f"after {_run_count(plan.in_order)}" if plan.in_order else "before any run"
         lines.append(f"the budget runs out on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
         fitting = "; or ".join(f"{change.change}, {_run_count(change.runs)} in all" for change in changes)
@@ -104,6 +116,19 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
     if plan.before.quotas:
         lines.append("only the cap was checked: a run can exceed the quota of the person who makes it")
     return lines
+
+
+def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
+    """Return notes on the policy of a plan that is not in the order of the days."""
+    if plan.shares is None:
+        return ("runs that take the smallest shares of what is left on their blocks come first; every run counts alike", ENFORCED)
+    waits = [(run.granted - run.day).days for run in plan.runs if run.granted is not None and run.granted > run.day]
+    parts = "the cap" if plan.before.open_terms().family is None else "each block"
+    return (
+        f"{plan.shares:,} fair shares (--shares) of what is left of {parts}, each unlocked by a run that is requested; "
+        f"{_run_count(len(waits))} waited and then fit{f', the longest for {max(waits):,} days' if waits else ''}",
+        ENFORCED,
+    )
 
 
 def _run_count(count: int) -> str:
@@ -158,7 +183,7 @@ def _run_table(plan: BudgetPlan) -> Table:
     rows = []
     for number, run in enumerate(plan.runs, start=1):
         window = window_words(plan.before, run.window) or "-"
-        answer = "fits" if run.fits else run.why
+        answer = run.why or ("fits" if run.granted == run.day else f"fits, on {run.granted}")
         rows.append((str(number), str(run.day), _file(plan, run), window, percent_used(run.used), answer))
     used = "used after" if plan.before.open_terms().family is None else "used after, fullest of its blocks"
     columns = ("run", "day", "file", "window", used, "answer")
@@ -173,7 +198,10 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
         "dataset": plan.before.dataset,
         "schedule": [_table_data(plan, place, run) for place, run in enumerate(plan.priced)],
         "runs": [_run_data(plan, run) for run in plan.runs],
+        "policy": plan.policy,
+        "shares": plan.shares,
         "fitting": plan.fitting,
+        "fitting_in_order_of_days": plan.fitting if plan.first_come is None else plan.first_come.fitting,
         "fitting_before_refused": plan.in_order,
         "first_refused": _refused_data(plan, plan.refused),
         "share_before": share_of(start, start.spent),
@@ -220,6 +248,7 @@ def _run_data(plan: BudgetPlan, run: PlannedRun) -> dict[str, Any]:
         "file": _file(plan, run),
         "window": window_words(plan.before, run.window),
         "fits": run.fits,
+        "granted": None if run.granted is None else str(run.granted),
         "used": run.used,
         "reason": run.why,
     }

@@ -32,9 +32,7 @@ def after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState
 def correction_denial(state: LedgerState, request: Charge, seq: int) -> str:
     """Return the message for a correction of the run in entry `seq` that does not fit. It states which cap would suffice."""
     lacks = f"denied, and nothing was written: entry {seq} lacks {costs(amounts.read(request.cost.amounts))}, "
-    closed, after = state.retired_block(request.window), after_charges(state, [request])
-    if closed is not None:
-        return f"{lacks}and block {closed} was retired, and accepts no charge: correct a run before its blocks are retired"
+    after = after_charges(state, [request])
     is_over_cap = after.open_terms().mode != "declared" and not after.fullest().fits({})
     epsilon = smallest_cap(after) if is_over_cap else None
     fitting = "" if epsilon is None else f" (a cap of epsilon {epsilon!r} suffices)"

@@ -19,7 +19,7 @@ from dpcli.ledger.chain import seal
 from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.planning.schedule import Schedule, ScheduledRun, Trailing, trailing_of
-from dpcli.ledger.plugin import MOST_IN_WINDOW
+from dpcli.ledger.plugin import MOST_IN_WINDOW, POLICIES
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
@@ -58,6 +58,7 @@ class PlannedRun:
         window: The blocks that the run reads.
         used: The share of the cap that is used after the run. With blocks, it is the share of the fullest block of the window.
         why: The reason why the run is denied; "" if it fits.
+        granted: The day on which a run that fits is granted, which is `day` unless it had to wait; None if it is denied.
     """
 
     day: date
@@ -66,6 +67,7 @@ class PlannedRun:
     cost: Cost
     used: float
     why: str = ""
+    granted: date | None = None
 
     @property
     def fits(self) -> bool:
@@ -80,6 +82,9 @@ class BudgetPlan:
         priced: The runs of the tables, with their costs.
         runs: All runs on their days.
         before, after: The state of the ledger now, and after all runs that fit.
+        policy: The policy that ordered the runs (dpcli.ledger.planning.policies).
+        shares: The number of fair shares into which the policy "unlock" divides each cap; None for another policy.
+        first_come: The plan of the same runs in the order of their days; None if this is it.
     """
 
     schedule: Schedule
@@ -87,6 +92,9 @@ class BudgetPlan:
     runs: tuple[PlannedRun, ...]
     before: LedgerState
     after: LedgerState
+    policy: str = POLICIES[0]
+    shares: int | None = None
+    first_come: BudgetPlan | None = None
 
     @property
     def fitting(self) -> int:
@@ -142,7 +150,7 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
 
 def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
     """Return the rehearsal of a schedule whose runs have costs."""
-    after = _spendable_copy(before)
+    after = spendable_copy(before)
     runs = tuple(_walk(after, schedule.days(), priced))
     return BudgetPlan(schedule, priced, runs, before, after)
 
@@ -150,7 +158,7 @@ def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, .
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
     """Return the number of runs of a schedule if all of them fit; 0 if a run does not fit."""
     runs = 0
-    for run in _walk(_spendable_copy(before), schedule.days(), priced):
+    for run in _walk(spendable_copy(before), schedule.days(), priced):
         if not run.fits:
             return 0
         runs += 1
@@ -177,7 +185,7 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
     walked = 0
     try:
-        for run in _walk(_spendable_copy(plan.before), days, plan.priced):
+        for run in _walk(spendable_copy(plan.before), days, plan.priced):
             walked += 1
             if not run.fits:
                 return Outlook(run, walked - 1)
@@ -186,7 +194,7 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     return Outlook(None, max(walked - len(plan.runs), 0))
 
 
-def _spendable_copy(state: LedgerState) -> LedgerState:
+def spendable_copy(state: LedgerState) -> LedgerState:
     """Return a copy of a state to which runs can be charged. The copy has no earlier runs, so that all keys are free."""
     copied = state.rehearsal()
     copied.runs = {}
@@ -218,21 +226,44 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
     return trailing
 
 
-def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
-    """Yield each run in order. A run that fits is charged to `state`."""
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A run that is requested on its day.
+
+    Attributes:
+        place: Position of the run's table in the schedule.
+    """
+
+    day: date
+    place: int
+    charge: Charge
+
+    def planned(self, state: LedgerState, why: str, granted: date) -> PlannedRun:
+        """Return the run with the share that is used in a state; `why` as in `PlannedRun`."""
+        full = state.on_blocks(self.charge.window)
+        used = share_of(full, full.spent)
+        return PlannedRun(self.day, self.place, self.charge.window, self.charge.cost, used, why, None if why else granted)
+
+
+def offers(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[Offer]:
+    """Yield the request of each run in order."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables = [tables_of(run.pipeline) for run in priced]
-    denied = 0
     for number, (day, place) in enumerate(days, start=1):
         run = priced[place]
         window = window_on(state, run, day)
-        charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
-        why = _charge_or_reason(state, charge, denied < MOST_NAMED)
+        yield Offer(day, place, Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window))
+
+
+def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
+    """Yield each run in order. A run that fits is charged to `state`."""
+    denied = 0
+    for offer in offers(state, days, priced):
+        why = charge_or_reason(state, offer.charge, denied < MOST_NAMED)
         if why:
             denied += 1
-        full = state.on_blocks(window)
-        yield PlannedRun(day, place, window, run.cost, share_of(full, full.spent), why)
+        yield offer.planned(state, why, offer.day)
 
 
 def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
@@ -245,18 +276,19 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # which raises the error
 
 
-def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
+def charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     """Charge a run and return "", or return why it is denied. If `named` is true, the reason names the full blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return _denial_reason(state, charge, named)
+        return denial_reason(state, charge, named)
     assert content is not None  # no earlier run has this key
     state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
-def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
+def denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
+    """Return why a charge does not fit, as `charge_or_reason` does."""
     closed = state.retired_block(charge.window)
     if closed is not None:
         return retired_words(closed)

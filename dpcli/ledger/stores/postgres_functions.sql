@@ -707,7 +707,7 @@ BEGIN
   over := dpcli.wrong_window(terms -> 'blocks', content -> 'window');
   PERFORM dpcli.require(over IS NULL, over);
   found := dpcli.standing(of_dataset, content -> 'window');
-  PERFORM dpcli.require(NOT content ? 'window' OR found -> 'retired' = '[]'::jsonb, 'a block of the window was retired');
+  PERFORM dpcli.require(NOT content ? 'window' OR content ? 'corrects' OR found -> 'retired' = '[]'::jsonb, 'a block of the window was retired');
   over := dpcli.above(found, content -> 'cost', content -> 'window');
   PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
   IF found ? 'quotas' THEN
@@ -1087,6 +1087,9 @@ BEGIN
       last.head := hashes[i];
     END IF;
     PERFORM dpcli.append_one(of_dataset, start + i - 1, bodies[i], hashes[i]);
+    IF i % 32 = 0 THEN
+      PERFORM dpcli.note(of_dataset, start + i - 1, true);  -- each further entry adds up what is not noted yet, while others wait
+    END IF;
   END LOOP;
   PERFORM dpcli.mark();
   RETURN QUERY SELECT e.seq, e.body, e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq >= start ORDER BY e.seq;

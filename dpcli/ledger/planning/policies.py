@@ -1,0 +1,186 @@
+"""The policies of `dpcli budget plan`, each of which orders the runs of a schedule.
+
+A policy chooses only the order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is
+computed from the schedule and the state of the ledger, and from no output of a run.
+
+* "fcfs": the order of the days, which is the order of the ledger itself. A run that does not fit is left out.
+* "unlock": Luo et al. 2021, arXiv:2106.15335, Algorithm 1 (DPF). What is left of each block is divided into N fair shares. Each run that
+  reads the block unlocks one of them, until all are unlocked. A run waits until it fits in what is unlocked on each of its blocks; of the
+  runs that wait, the one with the smallest dominant share comes first. The dominant share is the largest part that the run takes of what
+  was left on a block. Hence a run with a dominant share of at most 1/N, which is among the first N runs on each of its blocks, never waits.
+* "dpack": Tholoniat et al. 2022, arXiv:2212.13228, Algorithm 1. All runs of the schedule are known, and the one with the smallest sum over
+  its blocks of the part that it takes of what is left comes first. Every run counts alike, so its weight is 1. The paper chooses for each
+  block the Renyi order at which most runs fit. A ledger has one currency, which is fixed when it is opened, so there is nothing to choose.
+  Packing is a heuristic: on several blocks it can grant fewer runs than another order.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpcli.ledger.amounts import AT, ZERO, Amounts, add, amount_of, cost_on_blocks, largest_share, read
+from dpcli.ledger.planning.plan_rehearsal import (
+    MOST_NAMED,
+    BudgetPlan,
+    Offer,
+    PlannedRun,
+    charge_or_reason,
+    denial_reason,
+    offers,
+    spendable_copy,
+)
+from dpcli.ledger.plugin import POLICIES
+from dpcli.ledger.state import LedgerState
+
+FIRST_COME, _, PACK = POLICIES
+
+
+class Verdict(NamedTuple):
+    """The answer to a run: the day on which it was given, and the reason of a denial; "" if the run is granted."""
+
+    day: date
+    why: str
+
+
+def plan_by_policy(plan: BudgetPlan, policy: str, shares: int | None = None) -> BudgetPlan:
+    """Return the plan of the same runs by a policy.
+
+    Args:
+        plan: The plan in the order of the days.
+        policy: One of `POLICIES`.
+        shares: The number of fair shares of the policy "unlock". None for the largest number of runs on one block.
+    """
+    if policy == FIRST_COME:
+        return plan
+    requested = tuple(offers(plan.before, plan.schedule.days(), plan.priced))
+    if policy == PACK:
+        verdicts = _packed(plan.before, requested)
+    else:
+        shares = shares or max(Counter(block for offer in requested for block in _blocks(offer)).values())
+        verdicts = _unlocked(plan.before, requested, shares)
+    after = spendable_copy(plan.before)
+    runs = _made(after, requested, verdicts)
+    return replace(plan, runs=runs, after=after, policy=policy, shares=shares, first_come=plan)
+
+
+def _blocks(offer: Offer) -> Sequence[str]:
+    """Return the blocks of a run; without blocks, the name "" of the whole dataset."""
+    return offer.charge.window or ("",)
+
+
+def _cost(offer: Offer) -> Amounts:
+    """Return what a run adds to the spending."""
+    return cost_on_blocks(read(offer.charge.cost.amounts), offer.charge.window)
+
+
+def _left(state: LedgerState, key: str) -> Decimal:
+    """Return what is left of an amount on a block, but at least 0."""
+    name = amount_of(key)
+    return max(add({name: state.caps[name]}, {name: state.spent.get(key, ZERO)}, -1)[name], ZERO)
+
+
+def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
+    """Return the verdict on each run by the policy "dpack"."""
+    loads = [
+        math.fsum(largest_share({key: cost}, {key: _left(before, key)}) for key, cost in _cost(offer).items())
+        for offer in requested
+    ]
+    state, verdicts, denied = spendable_copy(before), {}, 0
+    for index in sorted(range(len(requested)), key=lambda index: (loads[index], index)):
+        why = charge_or_reason(state, requested[index].charge, denied < MOST_NAMED)
+        denied += why != ""
+        verdicts[index] = Verdict(requested[index].day, why)
+    return verdicts
+
+
+@dataclass(slots=True)
+class _Locks:
+    """The fair shares of each block that are unlocked.
+
+    Attributes:
+        before: The state of the ledger before any run.
+        shares: The number of fair shares of each block.
+        opened: The number of unlocked shares of each block.
+    """
+
+    before: LedgerState
+    shares: int
+    opened: Counter[str] = field(default_factory=Counter)
+
+    def open(self, blocks: Sequence[str]) -> None:
+        """Unlock a share of each block that still has a locked one."""
+        self.opened.update(block for block in blocks if self.opened[block] < self.shares)
+
+    def dominant_share(self, offer: Offer) -> Fraction | float:
+        """Return the largest part that a run takes of what was left of an amount on a block; inf if nothing was left."""
+        left = self.before.on_blocks(offer.charge.window).left()
+        parts = [_quotient(cost, left[name]) for name, cost in read(offer.charge.cost.amounts).items()]
+        return max(parts, default=0.0)
+
+    def obstacle(self, state: LedgerState, offer: Offer) -> tuple[str, float] | None:
+        """Return a block on which a run does not fit in what is unlocked, and the least number of shares with which it would fit.
+
+        Returns None if the run fits on all of its blocks.
+        """
+        for key, cost in _cost(offer).items():
+            block = key.partition(AT)[2]
+            taken = add(add({key: cost}, {key: state.spent.get(key, ZERO)}), {key: self.before.spent.get(key, ZERO)}, -1)[key]
+            needed = self.shares * _quotient(taken, _left(self.before, key)) if cost else 0.0
+            if needed > self.opened[block]:
+                return block, needed
+        return None
+
+
+def _quotient(amount: Decimal, of: Decimal) -> Fraction | float:
+    """Return the exact quotient of two amounts; inf for a positive amount of 0, and 0 for 0 of 0."""
+    if of:
+        return Fraction(amount) / Fraction(of)
+    return math.inf if amount else 0.0
+
+
+def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
+    """Return the verdict on each run by the policy "unlock"."""
+    state, locks = spendable_copy(before), _Locks(before, shares)
+    waiting: list[tuple[Fraction | float, int]] = []  # the dominant share and the index of each run that waits, in order
+    obstacles: dict[int, tuple[str, float]] = {}
+    verdicts = {}
+    for arrival, offer in enumerate(requested):
+        locks.open(_blocks(offer))
+        insort(waiting, (locks.dominant_share(offer), arrival))
+        for item in tuple(waiting):
+            index = item[1]
+            block, needed = obstacles.get(index, ("", 0.0))
+            if needed > locks.opened[block]:
+                continue  # less is left on this block than when it was looked at last
+            obstacle = locks.obstacle(state, requested[index])
+            if obstacle is not None:
+                obstacles[index] = obstacle
+                continue
+            waiting.remove(item)
+            verdicts[index] = Verdict(offer.day, charge_or_reason(state, requested[index].charge, named=True))
+    for number, (_, index) in enumerate(waiting):
+        offer, (block, _) = requested[index], obstacles[index]
+        why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
+        if state.retired_block(offer.charge.window) or not state.on_blocks(offer.charge.window).fits(
+            read(offer.charge.cost.amounts)
+        ):
+            why = denial_reason(state, offer.charge, number < MOST_NAMED)
+        verdicts[index] = Verdict(offer.day, why)
+    return verdicts
+
+
+def _made(state: LedgerState, requested: Sequence[Offer], verdicts: dict[int, Verdict]) -> tuple[PlannedRun, ...]:
+    """Charge the granted runs to `state` on the days on which they are granted, and return all runs in the order of the requests."""
+    runs = {}
+    for index in sorted(verdicts, key=lambda index: (verdicts[index].day, index)):
+        offer, (day, why) = requested[index], verdicts[index]
+        runs[index] = offer.planned(state, why or charge_or_reason(state, offer.charge, named=False), day)
+    return tuple(runs[index] for index in range(len(requested)))
