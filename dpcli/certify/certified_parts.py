@@ -18,7 +18,7 @@ from typing import Any
 from dpcli.accountants.directions import parts_of
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.certify.exact_norms import READABLE, squared_norm
+from dpcli.certify.exact_norms import READABLE, SquaredNorm, squared_norm
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import part_names
 from dpcli.file.pipeline.resolve import BillLine, resolve
@@ -27,7 +27,7 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.combined.composed import Composed, Parallel
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec, TurnsSpec
 from dpcli.mechanisms.noise.discrete_gaussian import (
     NEARLY,
     DiscreteGaussian,
@@ -42,7 +42,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, 
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixtureReplaced
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.schemes import FixedSize, Scheme
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure, StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp, Zcdp
@@ -265,6 +265,7 @@ SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022
 REPLACED = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain gaussian)"
 REPLACED_LAPLACE = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain laplace)"
 REPLACED_ATOMS = "a replaced record on a sample is dominated by the pair of its inclusion, mirrored (dpcli explain poisson)"
+TURNS = "a unit's records are in one group, and each turn of the group is one such step (arXiv:2306.08153)"
 FIXED_SIZE = "every sample of the stated size is as likely as any other (Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087)"
 DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
 GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
@@ -338,24 +339,42 @@ def _mu_squared(line: BillLine, neighbours: Neighbours, mu: float) -> tuple[Frac
 
     mu: the accountants' sensitivity over noise. Raises InternalError if it is smaller than the file says.
     """
-    square = _mu_squared_of_matrix(line, neighbours, mu)
+    square = _mu_squared_of_matrix(line, neighbours.contribution_bounds, mu)
     if square is not None:
         return square, ()
     ratio, assumed = _confirmed(line, _ratio_of_all(line, neighbours), mu)
     return ratio**2, assumed
 
 
-def _mu_squared_of_matrix(line: BillLine, neighbours: Neighbours, mu: float) -> Fraction | None:
+def _squared_norm_of(line: BillLine) -> SquaredNorm | None:
+    """Return the squared sensitivity of the line's matrix mechanism: that of one turn if groups of the records take turns, else of a run.
+
+    In a turn a record takes part in one step, so that its sensitivity is that of one column of the encoder. None as for `squared_norm`.
+    """
+    turn, spec = _in_turns(line), _spec(line)
+    if turn is not None:
+        return squared_norm(replace(turn, max_participations=1))
+    return None if spec is None else squared_norm(spec)
+
+
+def _in_turns(line: BillLine) -> TurnsSpec | None:
+    """Return the keys of the line's only entry if it is one turn of one of the groups of the records; else None."""
+    spec = _spec(line)
+    return spec if isinstance(spec, TurnsSpec) and isinstance(line.entries[0].sampling, Poisson) else None
+
+
+def _mu_squared_of_matrix(line: BillLine, bounds: int, mu: float) -> Fraction | None:
     """Return the exact squared sensitivity over noise of a matrix mechanism.
+
+    bounds: largest number of records' contributions that change together.
 
     None for another mechanism, if the exact number is too long to compute or to write down, or if the accountants' mu is larger. Raises
     InternalError if their mu is smaller.
     """
-    spec = _spec(line)
-    norm = None if spec is None else squared_norm(spec)
+    spec, norm = _spec(line), _squared_norm_of(line)
     if not isinstance(spec, CorrelatedSpec) or norm is None or not math.isfinite(spec.noise_multiplier):
         return None
-    exact = norm.value * (neighbours.contribution_bounds / _exact(spec.noise_multiplier)) ** 2
+    exact = norm.value * (bounds / _exact(spec.noise_multiplier)) ** 2
     excess = Fraction(mu) ** 2 / exact - 1
     if excess < -NEAR:
         raise InternalError(f"certify reads a square of {float(exact)!r} from the file, where the accountants have {mu!r}^2")
@@ -365,8 +384,7 @@ def _mu_squared_of_matrix(line: BillLine, neighbours: Neighbours, mu: float) -> 
 
 def _is_rounded_up(line: BillLine) -> bool:
     """Return whether the sensitivity of the line's matrix mechanism is rounded up, so that no data attain it."""
-    spec = _spec(line)
-    norm = None if spec is None else squared_norm(spec)
+    norm = _squared_norm_of(line)
     return norm is not None and norm.rounded
 
 
@@ -386,6 +404,8 @@ def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
     if getattr(sampling, "max_batch_size", None) is not None:
         raise NotRepresentable(f'"{line.name}": certify knows samples without max_batch_size')
     exact = None if sampling is None else sampling.exact_rate(dataset_size)
+    if exact is not None and (turn := _in_turns(line)) is not None:
+        exact *= turn.min_separation  # the rate within a group
     if exact is None or float(exact) != rate:
         raise NotRepresentable(f'"{line.name}": certify knows samples whose rate the file states, and the accountants use {rate!r}')
     return Fraction(exact)
@@ -397,13 +417,18 @@ def _gaussian(mechanism: Gaussian, line: BillLine, neighbours: Neighbours, _: in
 
 
 def _sampled_gaussian(mechanism: SampledGaussian, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
-    ratio, assumed = _confirmed(line, _ratio_of_one(line, neighbours), mechanism.mu)
+    assumed: tuple[str, ...] = ()
+    square = _mu_squared_of_matrix(line, 1, mechanism.mu)
+    if square is None:
+        ratio, assumed = _confirmed(line, _ratio_of_one(line, neighbours), mechanism.mu)
+        square = ratio**2
     rate = _rate(line, dataset_size, mechanism.rate)
     relation = "replace-one" if isinstance(mechanism, SampledGaussianReplaced) else "add-remove"
-    part = {"kind": "mixture", "mu_squared": str(ratio**2), "rate": str(rate), "records": mechanism.records, "relation": relation}
+    part = {"kind": "mixture", "mu_squared": str(square), "rate": str(rate), "records": mechanism.records, "relation": relation}
     grouped = (GROUPED,) if mechanism.records > 1 else ()
     replaced = (REPLACED,) if neighbours.replaces else ()
-    return part, (GAUSSIAN, SAMPLED, *grouped, *replaced, *assumed)
+    turns = (TURNS,) if _in_turns(line) is not None else ()
+    return part, (GAUSSIAN, SAMPLED, *turns, *grouped, *replaced, *assumed)
 
 
 def _laplace(mechanism: Laplace, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:

@@ -61,7 +61,7 @@ def round_problems(table: Federated, privacy: Privacy, entries: Sequence[Entry])
     yield from _privacy_problems(table, privacy)
     candidates = candidate_entries(table, entries)
     if len(candidates) != 1:
-        names = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
+        names = first_names((entry.name for entry in entries if _performs(entry)), "the file has none")
         stated = "several" if candidates else "none"
         if table.mechanism is not None:
             stated = quoted(table.mechanism)
@@ -117,7 +117,12 @@ def client_noise_multiplier(table: Federated, charged: float) -> float:
 
 def candidate_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that a round may perform. A valid file has exactly one such entry."""
-    return [entry for entry in entries if is_trainable(entry.spec) and table.mechanism in (None, entry.name)]
+    return [entry for entry in entries if _performs(entry) and table.mechanism in (None, entry.name)]
+
+
+def _performs(entry: Entry) -> bool:
+    """Return whether a round can perform the entry. Clients see the model after a round, which last-iterate does not cover."""
+    return is_trainable(entry.spec) and not entry.spec.final_only
 
 
 def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream, float32_normals, normals
@@ -47,7 +48,7 @@ class Noise(Protocol):
         """Return the standard deviation of the noise of every step; None if steps differ or are correlated."""
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step as float32 tensors on the CPU, by parameter name."""
+        """Return the noise of the next step as tensors on the CPU, by parameter name."""
 
 
 class Independent:
@@ -70,6 +71,15 @@ class Independent:
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         return split(float32_normals(number_count(shapes), self._std, self._stream), shapes)
+
+
+class Precise(Independent):
+    """Independent Gaussian noise in double precision, for weights in double precision."""
+
+    __slots__ = ()
+
+    def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
+        return split(normals(number_count(shapes), self._stream) * self._std, shapes, np.float64)
 
 
 class Correlated(ABC):
@@ -136,8 +146,8 @@ class Correlated(ABC):
         return normals(size, self._stream) * self._std
 
 
-def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
-    """Return consecutive parts of a vector as float32 tensors of the given shapes, by name.
+def split(values: NDArray[Any], shapes: Shapes, kind: type = np.float32) -> dict[str, torch.Tensor]:
+    """Return consecutive parts of a vector as tensors of the given shapes, by name, in single precision unless `kind` says otherwise.
 
     Raises InternalError unless the shapes together have as many entries as the vector.
     """
@@ -145,7 +155,7 @@ def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
 
     if len(values) != number_count(shapes):
         raise InternalError(f"expected parameters of {len(values)} numbers as in the previous step, found {number_count(shapes)}")
-    flat = torch.from_numpy(values.astype(np.float32, copy=False))
+    flat = torch.from_numpy(values.astype(kind, copy=False))
     parts = flat.split_with_sizes([shape.numel() for shape in shapes.values()])
     return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
@@ -306,6 +316,7 @@ def _buffered_toeplitz(spec: BufferedToeplitzSpec, bound: float, stream: Stream)
 # Functions that return the noise, by the type of the mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
+    LastIterateSpec: lambda spec, bound, stream: Precise(spec.noise_multiplier * bound, stream),
     TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.sizes),
     ToeplitzSpec: _toeplitz,
     BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),

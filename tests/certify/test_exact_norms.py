@@ -221,6 +221,29 @@ def test_a_certificate_states_it_without_an_assumption(name: str, adjacency: str
         assert own.attained
 
 
+def test_a_turn_of_a_group_is_one_step_on_a_sample_of_the_group() -> None:
+    """10 records of 100 in a step are 4 in 10 of one of 4 groups. With 25, a turn takes the whole group, and is one Gaussian."""
+    encoders = {
+        "banded-matrix": ("bands = 4", Fraction(1), True),
+        "banded-toeplitz": ("coefficients = [1.0, 0.1]", Fraction(101, 100), False),  # the last column is cut off
+    }
+    for name, (keys, square, attained) in encoders.items():
+        for batch, adjacency, records in ((10, "add-remove", 1), (10, "replace-one", 2), (25, "add-remove", 3)):
+            entry = (
+                f'type = "{name}"\nnoise_multiplier = 1.1\niterations = 17\nmax_participations = 5\nmin_separation = 4\n{keys}\n'
+                f'sampling = {{ scheme = "poisson", batch_size = {batch} }}\n'
+            )
+            text = HEAD.format(records=records, adjacency=adjacency).replace("delta", "dataset_size = 100\ndelta") + entry
+            own = certified_parts(parse(text.encode(), "turns.toml"))
+            part = {"kind": "mixture", "mu_squared": str(square / Fraction("1.1") ** 2), "rate": "2/5", "records": records}
+            expected = {**part, "relation": adjacency, "count": 5}
+            if batch == 25:
+                expected = {"kind": "gaussian", "mu_squared": str(square * (records / Fraction("1.1")) ** 2), "count": 5}
+            assert own.parts == (expected,), (name, batch, adjacency)
+            assert own.attained == attained, (name, batch, adjacency)
+            assert not any("as the accountants computed it" in text for text in own.assumptions)
+
+
 def test_a_rounded_sensitivity_claims_no_lower_bound() -> None:
     text = HEAD.format(records=1, adjacency="add-remove") + (
         'type = "buffered-toeplitz"\nnoise_multiplier = 10.0\niterations = 2000\nmax_participations = 4\nmin_separation = 500\n'

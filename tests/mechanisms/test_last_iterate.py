@@ -47,6 +47,43 @@ def test_the_regression_of_the_paper_has_its_parameters() -> None:
             assert result < 2 / 3 * math.sqrt(passes) / 2.5
 
 
+# What the authors' programs print, at commit a771c163 of github.com/jinhobok/shifted_interpolation_dp, which say that these are Tables 7 to
+# 12 of the paper: `plot_table_ngd_fdp.py` (full batches) and `plot_table_ncgd_fdp.py` (batches in turn).
+FULL_BATCHES = {  # by t, for c = 0.92, 0.96, 0.98, 0.99 and 0.995, with L / (n sigma) = 0.1
+    10: (0.308, 0.314, 0.316, 0.316, 0.316),
+    100: (0.490, 0.688, 0.871, 0.961, 0.990),
+    1000: (0.490, 0.700, 0.995, 1.411, 1.984),
+}
+IN_TURN = {  # by the number of passes, for l = 10, 20 and 40, and c = 0.98, 0.99 and 0.995 each, with L / (b sigma) = 0.2
+    5: (0.229, 0.233, 0.235, 0.211, 0.215, 0.217, 0.202, 0.205, 0.208),
+    50: (0.270, 0.334, 0.410, 0.216, 0.237, 0.275, 0.203, 0.208, 0.219),
+    500: (0.270, 0.336, 0.439, 0.216, 0.237, 0.276, 0.203, 0.208, 0.219),
+}
+# By L / n or L / b, for three learning rates, with a set of diameter 1. The bounds here may be smaller.
+PROJECTED = {0.25: (0.280, 0.395, 0.559), 0.5: (0.395, 0.559, 0.791), 1.0: (0.559, 0.791, 1.118)}  # sigma 8; 0.2, 0.1, 0.05
+PROJECTED_IN_TURN = {
+    0.25: (0.382, 0.534, 0.750),
+    0.5: (0.553, 0.764, 1.067),
+    1.0: (0.816, 1.106, 1.528),
+}  # l = 20, sigma 3; 0.04, ...
+
+
+def test_the_tables_of_the_paper_are_reproduced() -> None:
+    """To the three printed decimals; with a set, at most the printed number, and not far below it."""
+    for steps, row in FULL_BATCHES.items():
+        for printed, loss in zip(row, (0.08, 0.04, 0.02, 0.01, 0.005), strict=True):
+            assert abs(mu(noise_multiplier=10.0, strong_convexity=loss, iterations=steps) - printed) < 5.01e-4, (steps, loss)
+    for passes, row in IN_TURN.items():
+        for printed, (batches, loss) in zip(row, product((10, 20, 40), (0.02, 0.01, 0.005)), strict=True):
+            keys = {"strong_convexity": loss, "batches": batches, "iterations": batches * passes}
+            assert abs(mu(noise_multiplier=5.0, **keys) - printed) < 5.01e-4, (passes, batches, loss)
+    for table, batches, sigma, largest in ((PROJECTED, 1, 8.0, 0.2), (PROJECTED_IN_TURN, 20, 3.0, 0.04)):
+        for length, row in table.items():
+            for printed, rate in zip(row, (largest, largest / 2, largest / 4), strict=True):
+                keys = {"learning_rate": rate, **SET, "lipschitz": length, "batches": batches, "iterations": 10**5 * batches}
+                assert 0.7 * printed < mu(noise_multiplier=sigma / length, **keys) < printed + 5e-4, (batches, length, rate)
+
+
 def test_the_first_figure_of_the_paper_has_its_epsilons() -> None:
     """c = 0.95 and mu = 1/10 for one step: epsilon at delta 1e-5 levels off near that of mu = sqrt(39) / 10."""
     found = []

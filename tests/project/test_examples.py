@@ -36,6 +36,7 @@ EXPECTED = {
     "digits-sweep.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(100) / 15
     "digits-ftrl.toml": (2.9, 3.0),  # two Gaussians: mu = hypot(sensitivity of 10 participations / 6.7, sqrt(40) / 20)
     "digits.toml": (2.9, 3.0),
+    "digits-last-iterate.toml": (2.98, 3.0),  # nearly one Gaussian, mu = sqrt(1.993 / 0.007) / 23.5
     "mnist-5k.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(80) / 12.45
     "breast-cancer.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(100) / 13.92
     "pate-digits.toml": (15.4561, 15.4562),  # one Gaussian, mu = sqrt(200) / 5

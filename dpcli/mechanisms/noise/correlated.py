@@ -88,7 +88,8 @@ class CorrelatedSpec(Spec):
     @property
     def unsampled(self) -> str:
         return (
-            "whose keys say how often a record takes part: amplification of correlated noise needs banded-matrix or banded-toeplitz"
+            "whose keys say how often a record takes part: amplification of correlated noise needs banded-matrix or banded-toeplitz "
+            "(dpcli explain amplified-blt)"
         )
 
     def encoded_norm(self) -> float:

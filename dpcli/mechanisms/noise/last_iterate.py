@@ -75,24 +75,29 @@ class LastIterateSpec(Spec):
         of_mechanism(
             "No model but the last one of a run is released, seen, or used for a choice such as when to stop.",
             "test_models_on_the_way_tell_more_than_the_last",
+            "train",
         ),
         of_mechanism(
             "A batch's loss over the divisor, with the regulariser, has the stated smoothness and strong_convexity, whichever records it "
             "has. Its gradient is used as it is. Clipped gradients are in general not those of a convex loss.",
             "test_losses_that_are_less_convex_than_stated_forget_less",
+            "train",
         ),
         of_mechanism(
             "With diameter: after every step, the model is projected onto a convex set that is no wider than that.",
             "test_a_wider_set_than_is_stated_forgets_less",
+            "train",
         ),
         of_mechanism(
             "Each record has a place in one batch of `batches`, which are used in turn, and an absent one leaves it empty. Places, "
             "the first model, learning rate, divisor and iterations do not depend on the records.",
             "test_a_record_in_two_batches_is_seen_twice",
+            "train",
         ),
         of_mechanism(
             "With drawn, each step draws a new batch as stated instead, and which records it has stays secret.",
             "test_published_batches_of_a_descent_are_not_drawn",
+            "train",
         ),
     )
 

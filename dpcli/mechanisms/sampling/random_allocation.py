@@ -55,6 +55,10 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
     uniform choice of k steps. The hockey-stick divergence is jointly convex, so that the worst split bounds the mixture. Given the split,
     the pass is a function of k independent passes (after Feldman & Shenfeld 2025, arXiv:2502.08202).
 
+    The Renyi divergence of k of t steps at integer orders, computed over multisets of subsets, is a little less than that of the blocks,
+    but its conversion to epsilon costs more than this. At delta 1e-5 it gives 1.636 for 2 of 100 steps with noise 1, and this bound 1.230;
+    for 2 of 20 steps 3.082 and 2.833, for 4 of 20 steps with noise 2, 2.035 and 1.896, for 4 of 8 steps with noise 1, 7.897 and 7.784.
+
     Raises InputError if no amplification is proven.
     """
     short_size, long_blocks = divmod(steps, participations)

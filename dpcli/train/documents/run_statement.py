@@ -14,6 +14,7 @@ from dpcli import __version__
 from dpcli.base.rounding import figures
 from dpcli.file.pipeline.model import Disclosure
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.sessions.documents.dry_run import rows_words
 from dpcli.train.plan.sources import FUNCTION
@@ -27,6 +28,7 @@ FLOATING_POINT = (
     "single precision in the sum of each micro-batch, and double precision in the sum of the micro-batches; the noise is "
     "enlarged by a bound on the rounding; the noise itself has single precision, so its last bits are not protected (Mironov 2012)"
 )
+DOUBLE_PRECISION = "double precision in gradients, sums, noise and weights; last bits are not protected (Mironov 2012)"
 VERIFICATION = "before the first step, per-record gradients of a few records were compared with gradients computed one at a time"
 
 
@@ -37,7 +39,7 @@ def disclosed(outcome: Outcome) -> Disclosure:
     answers: dict[str, Any] = {
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",
         "randomness": _randomness(outcome),
-        "floating_point": FLOATING_POINT,
+        "floating_point": DOUBLE_PRECISION if outcome.plan.final_only else FLOATING_POINT,
         "clipping": _clipping(outcome),
         "sampler": f"{'; '.join(samplers)}, as the accountant assumes",
         "privacy_model": "central",
@@ -84,6 +86,9 @@ def _sampler(stage: Stage) -> str:
         is_sampled = isinstance(stage.entry.sampling, Poisson)
         batches = f"Poisson samples of {stage.spec.min_separation} groups in turn" if is_sampled else "batches in an order"
         return f"{stage.entry.name}: {batches}, drawn for each run"
+    if isinstance(stage.spec, LastIterateSpec) and (stage.spec.batches > 1 or stage.spec.drawn is not None):
+        batches = stage.spec.drawn or f"{stage.spec.batches} batches in turn, in which each record has a place for the whole run"
+        return f"{stage.entry.name}: {batches}, drawn by dpcli itself"
     scheme = "every step uses every record" if stage.entry.sampling is None else stage.entry.sampling.scheme
     return f"{stage.entry.name}: {scheme}, drawn by dpcli itself"
 
@@ -117,6 +122,11 @@ def _performed(outcome: Outcome) -> list[str]:
     ]
     if outcome.taken < plan.steps:
         lines.append(f"{plan.steps:,} steps were planned. This epsilon covers all of them, whatever the reason to stop.")
+    if plan.final_only:
+        lines.append(
+            "The epsilon is that of the last model alone. No other model was measured or shown. The state for --resume held one, and was "
+            "removed at the end of the run: whoever has a copy of it has seen more than this epsilon covers."
+        )
     if plan.train.records_per_unit is not None:
         lines.append(
             f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used. They are drawn together and "

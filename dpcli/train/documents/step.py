@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dpcli.document.document import Document
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.sessions.documents.dry_run import dry_run
 from dpcli.train.plan.plan import TrainingPlan
@@ -29,6 +30,7 @@ DRAWS = {
     "shuffle": "the next {batch:,g} records of a shuffled pass over {size:,}",
     "none": "all {size:,} records",
 }
+IN_TURN = "the records of the next of {batches} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
 CORRELATED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
 IN_TURNS = (
     "each record of one of {groups} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were drawn "
@@ -90,13 +92,25 @@ def _actions(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
         *_noise(plan, stage, prepared, numbers),
         f"divide: by {stage.expected_batch:,g}, a public number, never by the number of records drawn",
         f"update: {train.optimizer} at learning rate {train.learning_rate:g}; this and all that follows reads the noisy sum alone",
+        *(
+            [f"project: weights longer than {trainer.radius:.6g} are scaled down to this length"]
+            if trainer.radius is not None
+            else []
+        ),
+        *(
+            ["keep: no model but the last one is written, measured or shown, except the state for --resume"]
+            if plan.final_only
+            else []
+        ),
     ]
 
 
 def _sample(plan: TrainingPlan, stage: Stage) -> str:
     """Return in words which records a step takes."""
     sampling = stage.entry.sampling
-    words = DRAWS["none" if sampling is None else sampling.scheme]
+    spec, words = stage.spec, DRAWS["none" if sampling is None else sampling.scheme]
+    if isinstance(spec, LastIterateSpec):
+        words = DRAWS[spec.drawn or "none"] if spec.batches == 1 else IN_TURN.replace("{batches}", f"{spec.batches:,}")
     if isinstance(stage.spec, CorrelatedSpec) and isinstance(sampling, Poisson):
         groups = stage.spec.min_separation
         return IN_TURNS.format(

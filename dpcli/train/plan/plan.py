@@ -16,7 +16,8 @@ from dpcli.file.pipeline.parts import sample_readers
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
-from dpcli.train.plan.settings import Train, every_key, read_train
+from dpcli.train.plan.descent import require_premises
+from dpcli.train.plan.settings import BOUNDED, Train, every_key, read_train
 from dpcli.train.plan.sources import source_digests
 from dpcli.train.plan.stages import Stage, is_trainable, stages
 
@@ -53,6 +54,11 @@ class TrainingPlan(PricedFile):
         """Return the first stage of each entry that training performs, in order."""
         firsts = {stage.entry.name: stage for stage in reversed(self.stages)}
         return tuple(firsts.values())[::-1]
+
+    @property
+    def final_only(self) -> bool:
+        """Return whether the cost holds only if no model but the last one is seen, nor anything that is computed from others."""
+        return any(stage.spec.final_only for stage in self.stages)
 
     @property
     def open_to_audit(self) -> bool:
@@ -220,7 +226,25 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
                 f'{path}: mechanism["{name}"].sampling: expected no sampling with max_contributions = {contributions}, found one: the '
                 "price is for all records of a unit in one group, but training divides records among groups; set train.records_per_unit"
             )
-    return [by_name[name] for name in names]
+    entries = [by_name[name] for name in names]
+    _require_last_iterate(entries, train, pipeline, path)
+    return entries
+
+
+def _require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline, path: str) -> None:
+    """Raise InputError if the model is for last-iterate and the entry is not, or if training would break a premise of the entry."""
+    covered = [entry for entry in entries if entry.spec.final_only]
+    if covered and len(entries) > 1:
+        raise InputError(
+            f"{path}: train.mechanism: expected no other entry with last-iterate, found {first_names(train.mechanism)}"
+        )
+    for entry in covered:
+        require_premises(entry, train, pipeline, path)
+    if not covered and train.model == BOUNDED:
+        raise InputError(
+            f'{path}: train.model: expected an entry of type last-iterate with {BOUNDED}, found type "{entries[0].type}"; the model for it '
+            "is logistic"
+        )
 
 
 def _require_performable(entry: Entry, place: str) -> None:

@@ -25,7 +25,8 @@ DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) i
 TASK = Key(
     "kind of training; with custom, model, data, loss and metric are your own functions; with loop, your program calls dpcli.private"
 )
-BUILT_IN = ("logistic", "mlp", "cnn")  # models for arrays
+BOUNDED = "bounded-logistic"  # softmax regression on features of bounded length
+BUILT_IN = ("logistic", BOUNDED, "mlp", "cnn")  # models for arrays
 SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
 BIAS_CORRECTED = Reader('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
 HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
@@ -84,6 +85,11 @@ class Train(ABC):
             "Messages and statements after the charge show no value and no row of the records.",
             "train",
             "tests/train/run/test_after_the_charge.py::test_an_error_of_a_step_shows_no_record",
+        ),
+        Premise(
+            "With last-iterate, no model but the last one is seen. The state for --resume, which holds one, is not released.",
+            "train, which measures and shows no other model, and removes the state at the end; for copies of the state, the operator",
+            "tests/train/run/test_last_iterate.py::test_only_the_last_model_leaves",
         ),
         Premise(
             "A resumed run has the code, the data and the file with which it was started.",

@@ -179,7 +179,7 @@ DIGIT_COUNT = 10  # number of labels of the bundled images
 SOURCE = source_rule(ARRAYS, DIGITS)
 PUBLIC = public_rule(ARRAYS, DIGITS)
 MODEL = Constraint(
-    "logistic, mlp, cnn, or module:function",
+    "logistic, mlp, cnn, bounded-logistic, or module:function",
     lambda text: text in BUILT_IN or FUNCTION.holds(text),
     (("pattern", f"^({'|'.join(BUILT_IN)})$|^{CALLED}$"),),
 )
@@ -223,7 +223,9 @@ class Classification(Images):
 
     task: Annotated[str, TASK] = "classification"
     data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, or module:function", SOURCE)]
-    model: Annotated[str, Key("logistic, mlp, cnn, or module:function", MODEL, varies=True)] = "logistic"
+    model: Annotated[str, Key("logistic, mlp, cnn, bounded-logistic for last-iterate, or module:function", MODEL, varies=True)] = (
+        "logistic"
+    )
     public: Annotated[
         str | None,
         Key(

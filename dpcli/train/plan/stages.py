@@ -1,7 +1,8 @@
 """The stages of a training run. A stage is a sequence of steps of one entry of the file.
 
 Several entries form a schedule, in which each entry has its own noise, sampling and steps. A stage of independent noise may stop after any
-step, and costs the steps that it took. A stage that is a pass over shuffled data, or a run of correlated noise, always has its full cost.
+step, and costs the steps that it took. A stage that is a pass over shuffled data, a run of correlated noise, or a run of
+which only the last model is released, always has its full cost.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from dpcli.file.toml.shown import first_names, quoted
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.mechanisms.spec import Spec
+from dpcli.train.plan.descent import divisor_of
 from dpcli.train.plan.settings import Train
 from dpcli.train.sampling.batch_samplers import batch_count, pass_length
 
-TRAINABLE = (GaussianSpec, CorrelatedSpec)  # mechanisms whose noise training can add
+TRAINABLE = (GaussianSpec, CorrelatedSpec, LastIterateSpec)  # mechanisms whose noise training can add
 STEPWISE = (Poisson, FixedSize, Unsampled, type(None))  # sampling schemes that are charged step by step
 
 
@@ -38,7 +41,8 @@ class Stage:
         entry: Entry of the file that the steps perform.
         start: Number of steps of the run before the stage.
         expected_batch: Public number by which a noisy sum is divided. It is never the number of records drawn.
-        charged_by: Unit that the accountant counts. A run of correlated noise or an epoch counts as one, however many of its steps are
+        charged_by: Unit that the accountant counts. A run of correlated noise or of
+            last-iterate, or an epoch, counts as one, however many of its steps are
             taken.
     """
 
@@ -87,6 +91,8 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
     """Yield the stages of one entry. Raises InputError for sampling that training does not perform."""
     if isinstance(entry.spec, CorrelatedSpec):
         yield from _runs(entry, entry.spec, dataset_size, start)
+    elif isinstance(entry.spec, LastIterateSpec):
+        yield from _same_runs(entry, entry.spec.iterations, divisor_of(entry.spec, dataset_size), start)
     elif isinstance(entry.sampling, STEPWISE):
         yield _stepwise(entry, dataset_size, start)
     elif isinstance(entry.sampling, OncePerEpoch) and not isinstance(entry.sampling, Cyclic):
@@ -107,11 +113,16 @@ def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
 
 
 def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
-    """Yield a stage for each run of correlated noise. The number of runs is `entry.steps`."""
+    """Yield a stage for each run of correlated noise."""
     rate = entry.sampling.exact_rate(dataset_size) if isinstance(entry.sampling, Poisson) else None
     expected_batch = dataset_size / batch_count(spec) if rate is None else float(rate * dataset_size)
+    yield from _same_runs(entry, spec.iterations, expected_batch, start)
+
+
+def _same_runs(entry: Entry, iterations: int, expected_batch: float, start: int) -> Iterator[Stage]:
+    """Yield a stage of `iterations` steps for each run of an entry. The number of runs is `entry.steps`."""
     for run in range(entry.steps):
-        yield Stage(entry, start + run * spec.iterations, spec.iterations, expected_batch, "run")
+        yield Stage(entry, start + run * iterations, iterations, expected_batch, "run")
 
 
 def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -> Iterator[Stage]:

@@ -236,6 +236,10 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
 def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
     """Raise InputError unless canaries are sampled independently and the run is short enough to compute scores."""
     sampling, spec = stage.entry.sampling, stage.spec
+    if spec.final_only:
+        raise InputError(
+            f"{plan.path}: audit.canary: expected record with last-iterate, found gradient: the audit would see sums that its price hides"
+        )
     if isinstance(sampling, FixedSize) or getattr(sampling, "max_batch_size", None) is not None:
         raise InputError(
             f'{plan.path}: mechanism["{stage.entry.name}"].sampling: expected batches without a fixed or largest size with gradients as '

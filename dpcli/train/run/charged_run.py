@@ -308,7 +308,8 @@ class ChargedRun:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics.
+        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics,
+        unless no model but the last one may be seen.
 
         A state is saved after the last step as well. If the results then cannot be written, a resumed run writes them without another step.
 
@@ -322,6 +323,8 @@ class ChargedRun:
                 self.save(clean=True)
             return None
         self.save()
+        if self.plan.final_only:
+            return None
         metrics, error = try_to_measure(self.prepared)
         log(self.folder, {"step": step, **metrics, **({"unmeasured": error} if error else {})}, self.ranks)
         return metrics

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream
@@ -94,6 +95,20 @@ def correlated_sampler(
         return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))
+
+
+def descent_sampler(
+    spec: LastIterateSpec, dataset_size: int | None, stream: Stream, records: int | None = None
+) -> Iterator[Indices]:
+    """Yield the batches of last-iterate, without end: samples, or batches in turn, in which each record has one place for the whole run.
+
+    The other arguments and the errors are those of `correlated_sampler`.
+    """
+    if spec.drawn is not None:
+        drawn = Poisson if spec.drawn == "poisson" else FixedSize
+        return sampler(drawn(scheme=spec.drawn, rate=spec.inclusion), dataset_size, stream, records)
+    population = _population(dataset_size, records)
+    return cycle(_shuffled(population, _declared_size(population, "last-iterate"), spec.batches, stream))
 
 
 def _samples_of(groups: list[Indices], rate: Fraction, stream: Stream) -> Iterator[Indices]:

@@ -157,6 +157,7 @@ class Trainer:
         physical: Number of records in a micro-batch, which are in memory at once. The sum depends on it only by rounding.
         adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is drawn in units of C.
         average: Moving average of the weights; None if the file does not ask for it.
+        radius: Radius of the ball around 0 onto which the weights are projected after each step; None for no projection.
         before_sums: Function that is called before each sum over private records, to charge for them.
         base_rates: Declared learning rate of each group of parameters; empty if `rate` is None.
     """
@@ -171,6 +172,7 @@ class Trainer:
     adaptive_norm: AdaptiveNorm | None = None
     ranks: Ranks = field(default_factory=Ranks)
     average: WeightAverage | None = None
+    radius: float | None = None
     before_sums: Callable[[], None] = lambda: None
     shapes: dict[str, torch.Size] = field(init=False)
     base_rates: list[float] = field(init=False)
@@ -237,6 +239,16 @@ class Trainer:
             for group, base in zip(self.optimizer.param_groups, self.base_rates, strict=True):
                 group["lr"] = base * self.rate(self.step)
         self.optimizer.step()
+        if self.radius is not None:
+            self._project(self.radius)
+
+    @torch.no_grad()
+    def _project(self, radius: float) -> None:
+        """Scale the trained weights down to the length `radius` if they are longer."""
+        weights = trained_parameters(self.model).values()
+        length = float(torch.stack([value.square().sum() for value in weights]).sum().sqrt())
+        for value in weights:
+            value.mul_(min(1.0, radius / length) if length else 1.0)
 
     def count(self) -> None:
         """Count a step, and update the moving average of the weights."""

@@ -19,6 +19,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, is_cryptographic
 from dpcli.train.engine.batches import Batch, size, take
@@ -28,13 +29,14 @@ from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.kept_state import constant_tensors
 from dpcli.train.isolation.synthetic_records import convert_to_kind, draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
+from dpcli.train.plan.descent import radius_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.canaries import Canaries, GradientCanaries, gradient_canaries, record_canaries
 from dpcli.train.run.processes import choose_threads
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.sampling.batch_samplers import correlated_sampler, sampler
+from dpcli.train.sampling.batch_samplers import correlated_sampler, descent_sampler, sampler
 from dpcli.train.sampling.units import by_unit, with_bounded_units
 from dpcli.train.step.loop import AdaptiveNorm, Samples, Trainer, WeightAverage, gradient_spec
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
@@ -153,6 +155,8 @@ class Prepared:
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
             return correlated_sampler(stage.spec, size, stream, count, stage.entry.sampling)
+        if isinstance(stage.spec, LastIterateSpec):
+            return descent_sampler(stage.spec, size, stream, count)
         return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
 
     def noise(self, stage: Stage) -> Noise:
@@ -257,6 +261,7 @@ def assemble(
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
         ranks=ranks,
         average=_weight_average(plan, model, saved),
+        radius=radius_of(plan.stages[0].spec),
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
+from dpcli.train.plan.settings import BOUNDED
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import Arrays, arrays
 from dpcli.train.tasks.augmentation import with_augmentation
@@ -48,6 +50,25 @@ def _logistic(train: Classification, shape: tuple[int, ...], classes: int) -> nn
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
 
 
+class BoundedLogistic(nn.Module):
+    """A linear model in double precision on the inputs and a constant 1, scaled down to a length of at most `length`."""
+
+    def __init__(self, inputs: int, classes: int, length: float) -> None:
+        super().__init__()
+        self.length = length
+        self.linear = nn.Linear(inputs + 1, classes, bias=False, dtype=torch.float64)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = nn.functional.pad(inputs.flatten(1).double(), (0, 1), value=1.0)
+        scores: Tensor = self.linear(features * (self.length / features.square().sum(1, keepdim=True).sqrt()).clamp(max=1.0))
+        return scores
+
+
+def _bounded_logistic(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the model of last-iterate. dpcli.train.plan.descent proves the bounds on its gradients and curvatures."""
+    return BoundedLogistic(_size(shape), classes, train.clipping.norm / math.sqrt(2.0))
+
+
 def _mlp(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a network with one hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), train.hidden), nn.Tanh(), nn.Linear(train.hidden, classes))
@@ -70,7 +91,12 @@ def _cnn(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Modu
     )
 
 
-MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn}
+MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] = {
+    "logistic": _logistic,
+    BOUNDED: _bounded_logistic,
+    "mlp": _mlp,
+    "cnn": _cnn,
+}
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
@@ -122,7 +148,7 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
         raise InputError(f"{expected}, found {type(scores).__name__}")
     if scores.shape != (2, classes):
         raise InputError(f"{expected}, found {tuple(scores.shape)}")
-    if scores.dtype != torch.float32:
+    if scores.dtype != torch.float32 and not isinstance(model, BoundedLogistic):
         raise InputError(f"{expected} in float32, found {scores.dtype}")
 
 
