@@ -19,7 +19,14 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.certified import UNKNOWN, EpsilonBounds, epsilon_between, log_delta_between, other_direction
+from dpcli.numerics.contour.certified import (
+    UNKNOWN,
+    EpsilonBounds,
+    epsilon_between,
+    log_delta_between,
+    other_direction,
+    share_of_first,
+)
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
@@ -61,7 +68,8 @@ class ExactProfile(PrivacyProfile):
         if delta > 0.5:
             raise NotRepresentable("it needs delta of at most 0.5")
         first, *others = self._sides()
-        ends = [ends_of(first, math.log(delta))]
+        with allowance(math.inf, share=share_of_first(first, others, math.log(delta))):
+            ends = [ends_of(first, math.log(delta))]
         for losses in others:
             # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
             other = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN

@@ -49,10 +49,12 @@ if TYPE_CHECKING:
 NARROW = 2e-9  # relative width of an interval at which no other method is tried
 NARROW_AFTER_JUMP = 2e-7  # the same after one big jump, because the other methods would take much longer
 NARROW_IF_TINY = 4e-6  # the same after the sum over the number of large losses
+NARROW_IF_MIXED = 1e-3  # the same, if only some losses have a far tail, as work must be left for the other direction
 NARROW_LOG_IF_TINY = 4e-3  # width of the bounds of this sum on log delta
 NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; narrower ones would take long for whole curves
 WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
+SMALL_LOG_DELTA = -69.0  # log delta below which it is tried after one big jump, if only some losses have a far tail
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
@@ -66,6 +68,7 @@ FIRST_CELLS_PER_LOSS = 8e3  # the same for each loss, if there are more than MAX
 JUMP_CELLS = 1.4e7  # cells for one big jump
 JUMP_CELLS_OF_MANY = 1.9e7  # the same, if there are more than MAX_PARTS losses
 LARGE_LOSSES_CELLS = 1.6e7  # cells for the sum over the number of large losses
+LARGE_LOSSES_CELLS_IF_MIXED = 9e6  # the same, if only some losses have a far tail, as both directions may need it
 MAX_CHERNOFF_RATIO = (
     1.35  # with many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
 )
@@ -144,7 +147,8 @@ def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None
     """Return the bounds by the number of large losses, for sampled Gaussian steps; None if they do not apply or take too much work."""
     from dpcli.numerics.grid.large_losses import large_losses
 
-    return _limited_to(LARGE_LOSSES_CELLS, lambda: large_losses(losses, log_delta, epsilon))
+    cells = LARGE_LOSSES_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else LARGE_LOSSES_CELLS_IF_MIXED
+    return _limited_to(cells, lambda: large_losses(losses, log_delta, epsilon))
 
 
 def _rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSums | None:
@@ -209,16 +213,23 @@ def _epsilon_by_integrals(losses: Losses, log_delta: float) -> tuple[EpsilonBoun
         ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
         if _is_narrow(ends, NARROW):
             return ends, None
-    may_jump = cuttable(losses)
+    may_jump, tailed = cuttable(losses), any(hasattr(loss, "cut") for loss, _ in losses)
+    mixed = tailed and not all(hasattr(loss, "cut") for loss, _ in losses)
+    enough = NARROW_IF_MIXED if mixed else NARROW_IF_TINY
     if may_jump:
         ends = _epsilon_first(losses, log_delta, ends)
-        if not _is_narrow(ends, NARROW_IF_TINY) and log_delta < TINY_LOG_DELTA:
-            ends = _epsilon_of_large_losses(losses, log_delta, ends)
-            if _is_narrow(ends, NARROW_IF_TINY):
-                return ends, None
+    if tailed and log_delta < TINY_LOG_DELTA and not _is_narrow(ends, enough):
+        ends = _epsilon_of_large_losses(losses, log_delta, ends)
+        if _is_narrow(ends, enough):
+            return ends, None
+    if may_jump:
         if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
             ends, may_jump = _epsilon_by_jump(losses, log_delta, ends), False
         if _is_narrow(ends, NARROW_AFTER_JUMP):
+            return ends, None
+    if mixed and TINY_LOG_DELTA <= log_delta < SMALL_LOG_DELTA and not _is_narrow(ends, enough):
+        ends = _epsilon_of_large_losses(losses, log_delta, ends)
+        if _is_narrow(ends, enough):
             return ends, None
     ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
     if not _is_narrow(ends, NARROW):
@@ -530,6 +541,18 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
             if low == -math.inf:
                 raise
     return low, high
+
+
+def share_of_first(first: Losses, others: Sequence[Losses], log_delta: float) -> float:
+    """Return the share of the work that the first direction may use.
+
+    At small deltas, if some losses have a far tail in both directions, no contour suits both, and each needs a sum of its own.
+    """
+
+    def mixed(losses: Losses) -> bool:
+        return len({hasattr(loss, "cut") for loss, _ in losses}) > 1
+
+    return 0.5 if log_delta < SMALL_LOG_DELTA and all(map(mixed, (first, *others))) and others else 1.0
 
 
 def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> EpsilonBounds | None:

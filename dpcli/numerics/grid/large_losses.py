@@ -30,7 +30,9 @@ Errors.
    eps - slip.
 4. Outcomes with |x| > X are left out. Their P-mass is at most 2 Phi(s - X), which each step adds to delta.
 5. Numbers k with a negligible term are left out, and Chernoff's bound on their terms is added to the upper bound. It is computed on a
-   coarse lattice, whose pair dominates too. Numbers beyond MOST_LARGE are bounded by a geometric series, because their ratios fall.
+   coarse lattice, whose pair dominates too. Numbers beyond those counted are bounded by a geometric series, because their ratios fall.
+6. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
+   a loss as infinite, its P-mass is added once to delta, as it does not depend on the term.
 
 The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are.
 """
@@ -48,11 +50,13 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.composed_losses import edge
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
-from dpcli.numerics.grid.lattice import TINY, Lattice
+from dpcli.numerics.grid.lattice import TINY, Lattice, discretise, edges
+from dpcli.numerics.grid.survey import survey
 from dpcli.numerics.logspace import log_peak, log_sum
 from dpcli.numerics.mixture import Mixture
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.work import hold, remaining, spend
+from dpcli.numerics.tails import Tails
+from dpcli.numerics.work import TABLE, hold, remaining, spend
 
 PANEL = 0.2  # largest length of a panel times (X + s)
 MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
@@ -60,10 +64,11 @@ ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| +
 LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
 OMITTED = -12.5  # a number of large losses is left out if log of Chernoff's bound on its term is lower than this, relative to delta
 COARSE_CELLS, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
+OTHER_CELLS = 16384  # most cells of another loss on the coarse lattice
 LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
 MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
-MOST_TERMS, MOST_NUMBERS = 24, 700  # most terms that are computed, and most combinations of numbers that are looked at
+MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
 CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
 NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
@@ -71,6 +76,7 @@ MOST_CELLS = 1 << 19  # most cells of the fine lattice
 MOST_POINTS = 1 << 21  # most points of a transform
 ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
 MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
+MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
 WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
@@ -93,7 +99,20 @@ class RisingLoss(Protocol):
         ...
 
 
+class Loss(Protocol):
+    """A loss with tails and a CGF."""
+
+    def tails(self, at: Array) -> Tails:
+        """Return log P(L > l), log P(L <= l), log Q(L > l) and log Q(L <= l) at increasing l."""
+        ...
+
+    def cgf(self, z: Array) -> Array:
+        """Return upper bounds on log E[e^{z L}] at z > 0."""
+        ...
+
+
 Steps = Sequence[tuple[RisingLoss, int]]
+Others = Sequence[tuple[Loss, int]]
 
 
 class StepCells(NamedTuple):
@@ -110,7 +129,7 @@ class StepCells(NamedTuple):
     slip: float
 
     def lattice(self, first: int, end: int, tilt: float) -> Lattice:
-        """Return the cells from `first` to `end` as a tilted lattice."""
+        """Return the cells from `first` to `end` as a tilted lattice. Its errors are those of all masses, which `LargeLosses` knows."""
         spend(4.0 * (end - first))
         exponents = self.log_mass[first:end] + tilt * self.spacing * (self.start + np.arange(first, end))
         top = float(exponents.max())
@@ -123,7 +142,10 @@ class StepCells(NamedTuple):
         tiny = weights < TINY
         crumbs = float(weights[tiny].sum())
         weights[tiny] = 0.0
-        return Lattice(tilt, self.spacing, self.start + first, weights, top + math.log(total), 0.0, crumbs, 0.0)
+        dispersion = 0.25 * self.spacing * self.spacing
+        return Lattice(
+            tilt, self.spacing, self.start + first, weights, top + math.log(total), 0.0, crumbs, 0.0, dispersion=dispersion
+        )
 
 
 def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size: int) -> StepCells:
@@ -160,12 +182,43 @@ def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size
     return StepCells(spacing, start, log_mass, np.minimum(shares + raise_of_shares, 1.0), slip)
 
 
-def _log_terms(n: int, small: Array, large: Array) -> tuple[list[int], Array]:
+class OtherCells(NamedTuple):
+    """The tails of another loss at the edges of its cells, for lattices of the same spacing, which are not divided."""
+
+    spacing: float
+    start: int
+    tails: Tails
+    count: int
+
+    def lattice(self, tilt: float) -> Lattice:
+        """Return all cells as a tilted lattice."""
+        return discretise(self.tails, self.start, self.spacing, tilt, self.count)
+
+
+def others_on(others: Others, spacing: float, tilt: float, log_rare: float) -> list[OtherCells]:
+    """Return the cells of the losses that matter at `tilt` and above. Larger ones, of P-mass e^log_rare, count as infinite."""
+    result = []
+    for loss, count in others:
+        low, high = survey(loss).range(log_rare - math.log(len(others) * count), tilt, LOG_OUTSIDE - math.log(count))
+        start = math.floor(low / spacing) - 1
+        size = math.ceil(high / spacing) + 2 - start
+        hold(2.0 * size)
+        result.append(OtherCells(spacing, start, loss.tails(edges(start, size, spacing)), count))
+    return result
+
+
+def _most_large(kinds: int) -> int:
+    """Return the largest number of large losses of one kind that is counted, if there are several kinds."""
+    return min(MOST_LARGE, int(MOST_NUMBERS ** (1.0 / kinds)) - 2)
+
+
+def _log_terms(n: int, small: Array, large: Array, most_large: int) -> tuple[list[int], Array]:
     """Return the numbers k of large losses among n steps of one kind, and log(C(n, k) A^(n-k) B^k) for each of them.
 
-    small, large: log A and log B, of shape (tilts, cuts). Numbers above MOST_LARGE are one term, by a geometric series, with the number -1.
+    small, large: log A and log B, of shape (tilts, cuts). Numbers above `most_large` are one term with the number -1, by
+    a geometric series.
     """
-    most = min(n, MOST_LARGE)
+    most = min(n, most_large)
     numbers = [*range(most + 1)]
     k = np.arange(most + 1.0)[:, None, None]
     log_binomials = np.array([math.log(math.comb(n, j)) for j in numbers])
@@ -191,15 +244,19 @@ class TermPlan(NamedTuple):
 
 
 class CoarseSurvey:
-    """The coarse lattices of all kinds of steps, with the CGFs of their small and large parts at many tilts and cuts."""
+    """The coarse lattices of all kinds of steps, with the CGFs of their small and large parts at many tilts and cuts.
 
-    def __init__(self, steps: Steps, log_delta: float, farthest: float) -> None:
+    others: losses that are not divided. Each term has their CGF too.
+    """
+
+    def __init__(self, steps: Steps, others: Others, log_delta: float, farthest: float) -> None:
         ends = [loss.line(np.array([-farthest, farthest]))[1].tolist() for loss, _ in steps]
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-        self.spacing = spacing = (high - low) / COARSE_CELLS
+        ranges = [survey(loss).range(log_delta + LEFT_OUT - math.log(n), 1.0, LOG_OUTSIDE - math.log(n)) for loss, n in others]
+        self.spacing = spacing = max([(high - low) / COARSE_CELLS, *((top - bottom) / OTHER_CELLS for bottom, top in ranges)])
         self.start = math.floor(low / spacing)
         self.size = math.ceil(high / spacing) - self.start
-        self.largest = high * sum(n for _, n in steps)
+        self.largest = high * sum(n for _, n in steps) + sum(n * max(float(survey(loss).edges[-1]), 0.0) for loss, n in others)
         self.cells: list[tuple[StepCells, int]] = []
         self.tilts: Array = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
         losses: Array = spacing * (self.start + np.arange(self.size))
@@ -211,7 +268,7 @@ class CoarseSurvey:
             cells = cells_of(loss, farthest, spacing, self.start, self.size)
             self.cells.append((cells, n))
             self.slip += n * cells.slip
-            numbers_of_kind, log_terms = _log_terms(n, *self._cgfs(cells, losses))
+            numbers_of_kind, log_terms = _log_terms(n, *self._cgfs(cells, losses), _most_large(len(steps)))
             numbers.append(numbers_of_kind)
             logs.append(log_terms)
         self.numbers = list(product(*numbers))
@@ -219,7 +276,8 @@ class CoarseSurvey:
         table = logs[0]
         for rows in logs[1:]:
             table = (table[:, None] + rows[None]).reshape(-1, *table.shape[1:])
-        self._table = table + np.array([log_peak(t) for t in self.tilts.tolist()])[:, None]
+        rest = sum((n * loss.cgf(self.tilts) for loss, n in others), np.array([log_peak(t) for t in self.tilts.tolist()]))
+        self._table = table + rest[:, None]
 
     def _cgfs(self, cells: StepCells, losses: Array) -> tuple[Array, Array]:
         """Return K of the small part and of the large part, of shape (tilts, cuts)."""
@@ -278,8 +336,9 @@ class LargeLosses:
     """Bounds on delta, narrow near one epsilon.
 
     terms: the curves of the terms. omitted: tilts, and logarithms of Chernoff's bounds without -t epsilon, of the terms that are left out.
-    log_lost: log of the P-mass of the outcomes that are left out. slip: largest distance of the losses from their exact values.
-    log_error: bound on the logarithm of the relative error of the masses. t: the tilt of the largest term.
+    log_lost: log of the P-mass of the outcomes that are left out, or count as infinite. slip: largest distance of the losses from their
+        exact values.
+    log_error: bound on the logarithm of the relative error of the divided steps' masses. t: the tilt of the largest term.
     """
 
     terms: list[GridCurve]
@@ -301,32 +360,39 @@ class LargeLosses:
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
         first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
-        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, first, last, rtol=SEARCH_ACCURACY)[0]
         upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
+        distance = SEARCH_ACCURACY * near  # the lower bound is vague, or none, far from `near`
+        while upper - distance > first and self.log_delta(upper - distance)[0] < log_delta:
+            distance *= 4.0
+        lower = max(upper - distance, first)
+        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
         is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
 
-def _beyond(curve: GridCurve, epsilon: float) -> float:
-    """Return the curve of the lattice at epsilon, in units of e^{M - t epsilon}, as a sum of positive terms up to FAR."""
+def _beyond(curve: GridCurve, epsilon: float) -> tuple[float, float]:
+    """Return the curve of the lattice at epsilon, as a sum of positive terms up to FAR, and the P-mass above, in units of e^{M - t eps}."""
     lattice = curve.lattice
     first = max(math.floor(epsilon / lattice.spacing) - lattice.start, 0)
     weights = lattice.weights[first : first + math.ceil(FAR / (lattice.tilt * lattice.spacing)) + 2]
     spend(0.5 * len(weights))
     distance = np.maximum(lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon, 0.0)
-    return -float((weights * np.exp(-lattice.tilt * distance) * np.expm1(-distance)).sum())
+    terms = weights * np.exp(-lattice.tilt * distance)
+    return -float((terms * np.expm1(-distance)).sum()), float(terms.sum())
 
 
 def _log_upper(curve: GridCurve, epsilon: float) -> float:
     """Return an upper bound on log of the term's curve at epsilon."""
-    value = _beyond(curve, epsilon) + 2.0 * math.exp(-FAR) + curve.slack
-    return curve.lattice.log_scale - curve.lattice.tilt * epsilon + math.log(value) if math.isfinite(value) else math.inf
+    value = _beyond(curve, epsilon)[0] + 2.0 * math.exp(-FAR) + curve.slack
+    scale = curve.lattice.log_scale + curve.lattice.log_error
+    return scale - curve.lattice.tilt * epsilon + math.log(value) if math.isfinite(value) else math.inf
 
 
 def _log_lower(curve: GridCurve, epsilon: float) -> float:
     """Return a lower bound on log of the term's curve at epsilon, or -inf if there is none."""
     lattice, (widths, heights, beyond) = curve.lattice, curve.boxes
-    if not (len(widths) and math.isfinite(beyond + curve.slack)):
+    gap = beyond + curve.slack + lattice.excess
+    if not (len(widths) and math.isfinite(gap)):
         return -math.inf
     most, t1 = float(widths[-1]), lattice.tilt + 1.0
     first = max(math.floor((epsilon - most) / lattice.spacing) - lattice.start, 0)
@@ -339,13 +405,17 @@ def _log_lower(curve: GridCurve, epsilon: float) -> float:
     high = np.minimum(high + 1, len(weights))
     error = (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(t1 * (widths + 2.0 * lattice.spacing))
     mass = sums[high] - sums[low] + 1e-12 * float(sums[-1]) + error
-    value = _beyond(curve, epsilon) * (1.0 - 1e-12) - (beyond + curve.slack + float(heights @ mass)) * (1.0 + 1e-9)
-    return lattice.log_scale - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
+    value, size = _beyond(curve, epsilon)
+    gap += math.expm1(min(lattice.blur, 700.0)) * size + float(heights @ mass)
+    value = value * (1.0 - 1e-12) - gap * (1.0 + 1e-9)
+    return lattice.log_scale - lattice.log_error - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
 
 
-def _parts(cells: Sequence[tuple[StepCells, int]], cut: int, numbers: Sequence[int], tilt: float) -> list[tuple[Lattice, int]]:
+def _parts(
+    cells: Sequence[tuple[StepCells, int]], others: Sequence[OtherCells], cut: int, numbers: Sequence[int], tilt: float
+) -> list[tuple[Lattice, int]]:
     """Return the lattices of one term, with how often each is added. numbers: how many losses of each kind are large."""
-    parts = []
+    parts = [(other.lattice(tilt), other.count) for other in others]
     for (each, n), k in zip(cells, numbers, strict=True):
         parts += [
             (each.lattice(first, end, tilt), copies)
@@ -372,10 +442,15 @@ def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, fl
 
 
 def _curve(
-    cells: Sequence[tuple[StepCells, int]], cut: int, numbers: Sequence[int], tilt: float, epsilon: float
+    cells: Sequence[tuple[StepCells, int]],
+    others: Sequence[OtherCells],
+    cut: int,
+    numbers: Sequence[int],
+    tilt: float,
+    epsilon: float,
 ) -> GridCurve | None:
     """Return the curve of one term, or None if it would need too many points."""
-    parts = _parts(cells, cut, numbers, tilt)
+    parts = _parts(cells, others, cut, numbers, tilt)
     low, high, outside = _window(parts, epsilon)
     spacing = parts[0][0].spacing
     if not high - low <= MOST_POINTS * spacing:
@@ -383,60 +458,76 @@ def _curve(
     first = math.floor(low / spacing)
     lattice = convolve(parts, first, transform_size(math.ceil(high / spacing) - first + 1))
     ways = math.fsum(math.log(math.comb(n, k)) for (_, n), k in zip(cells, numbers, strict=True))
-    dispersion = 0.25 * sum(n for _, n in cells) * spacing * spacing
-    return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways, dispersion=dispersion), outside, 0.0)
+    return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways), outside, 0.0)
 
 
-def _refinement(survey: CoarseSurvey, plan: TermPlan, epsilon: float) -> int:
-    """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0."""
+def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPlan, epsilon: float, shifts: int) -> int:
+    """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0.
+
+    shifts: the most shifts of a step's mixture. The densities of a mixture are tables of a row for each shift, at four nodes in each panel,
+    and there are some more panels than cells. The outcomes at the edges of its cells are found in a few turns.
+    """
     ranges = []
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
-        low, high, _ = _window(_parts(survey.cells, plan.cut, numbers, tilt), epsilon)
-        ranges.append((high - low) / survey.spacing)
-    steps = sum(n for _, n in survey.cells)
+        low, high, _ = _window(_parts(coarse.cells, others, plan.cut, numbers, tilt), epsilon)
+        ranges.append((high - low) / coarse.spacing)
+    steps = sum(n for _, n in coarse.cells) + sum(other.count for other in others)
+    cells = len(coarse.cells) * coarse.size + sum(len(other.tails.p_above) for other in others)
     spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
-    work = len(survey.cells) * survey.size * (8.0 + 4.0 * len(ranges)) + 4.0 * math.fsum(ranges)
-    most = min(MOST_CELLS / survey.size, ROOM * MOST_POINTS / max(ranges), min(MOST_WORK_SHARE * remaining(), MOST_WORK) / work)
-    return min(math.ceil(survey.spacing / spacing), int(most)) if most < math.inf else 0
+    work = cells * (8.0 + 4.0 * len(ranges)) + (2.0 * len(coarse.cells) + len(others) + 2.0) * math.fsum(ranges)
+    affordable = min(MOST_WORK_SHARE * remaining(), MOST_WORK)
+    most = min(MOST_CELLS / cells, ROOM * MOST_POINTS / max(ranges))
+    if shifts > 1:
+        work += MIXTURE_WORK * shifts * len(coarse.cells) * coarse.size
+        most = min(most, TABLE / (10.0 * shifts * coarse.size))
+    most = min(most, affordable / work)
+    return min(math.ceil(coarse.spacing / spacing), int(most)) if most < math.inf else 0
 
 
 def large_losses(
-    losses: Sequence[tuple[object, int]], log_delta: float, epsilon: float | None = None
+    losses: Sequence[tuple[Loss, int]], log_delta: float, epsilon: float | None = None
 ) -> tuple[LargeLosses, float] | None:
     """Return bounds on delta near the epsilon at which it is about e^log_delta, and that epsilon; None if the method does not apply.
 
     epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
     """
     steps: list[tuple[RisingLoss, int]] = [(loss, n) for loss, n in losses if hasattr(loss, "cut")]  # type: ignore[misc]
+    rest: Others = [(loss, n) for loss, n in losses if not hasattr(loss, "cut")]
     count = sum(n for _, n in steps)
-    if len(steps) < len(losses) or math.prod(min(n, MOST_LARGE) + 2 for _, n in steps) > MOST_NUMBERS:
+    if not steps or _most_large(len(steps)) < 1:
         return None
     reach = max(loss.mixture.reach for loss, _ in steps)
-    survey = None
+    coarse = None
     for _ in range(2 if epsilon is not None else 1):
         farthest = reach + math.sqrt(2.0 * (math.log(2.0 * count) - log_delta - LEFT_OUT))
-        survey = CoarseSurvey(steps, log_delta, farthest)
+        coarse = CoarseSurvey(steps, rest, log_delta, farthest)
         if epsilon is not None:
-            log_delta = min(log_delta, survey.log_delta(epsilon))
-    assert survey is not None
-    near = survey.epsilon(log_delta) if epsilon is None else epsilon
-    plan = survey.plan(near, log_delta) if near > 0.0 else None
+            log_delta = min(log_delta, coarse.log_delta(epsilon))
+    assert coarse is not None
+    near = coarse.epsilon(log_delta) if epsilon is None else epsilon
+    plan = coarse.plan(near, log_delta) if near > 0.0 else None
     if plan is None:
         return None
-    finer = _refinement(survey, plan, near)
+    least, log_rare = min(plan.tilts), log_delta + LEFT_OUT
+    shifts = max(len(loss.mixture.shifts) for loss, _ in steps)
+    finer = _refinement(coarse, others_on(rest, coarse.spacing, least, log_rare), plan, near, shifts)
     if not finer:
         return None
-    cells = [(cells_of(loss, farthest, survey.spacing / finer, survey.start * finer, survey.size * finer), n) for loss, n in steps]
+    spacing = coarse.spacing / finer
+    cells = [(cells_of(loss, farthest, spacing, coarse.start * finer, coarse.size * finer), n) for loss, n in steps]
+    others = others_on(rest, spacing, least, log_rare)
     curves: list[GridCurve] = []
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
-        curve = _curve(cells, plan.cut * finer, numbers, tilt, near)
+        curve = _curve(cells, others, plan.cut * finer, numbers, tilt, near)
         if curve is None:
             return None
         curves.append(curve)
+    infinite = max(curve.lattice.infinite for curve in curves)  # of the other losses, whatever the tilt
+    log_left_out = math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2
     bounds = LargeLosses(
         terms=curves,
         omitted=plan.omitted,
-        log_lost=math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2,
+        log_lost=log_left_out if infinite == 0.0 else float(np.logaddexp(log_left_out, math.log(infinite) + 1e-9)),
         slip=math.fsum(n * each.slip for each, n in cells),
         log_error=count * 2.0 * MASS_ERROR,
         t=max(zip((_log_upper(curve, near) for curve in curves), plan.tilts, strict=True))[1],
