@@ -236,7 +236,7 @@ def _require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline
     covered = [entry for entry in entries if entry.spec.final_only]
     if covered and len(entries) > 1:
         raise InputError(
-            f"{path}: train.mechanism: expected no other entry with last-iterate, found {first_names(train.mechanism)}"
+            f"{path}: train.mechanism: expected no other entry with last-iterate, found {first_names(entry.name for entry in entries)}"
         )
     for entry in covered:
         require_premises(entry, train, pipeline, path)

@@ -19,6 +19,7 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import parse
 from dpcli.random.streams import insecure_seed
+from dpcli.train.documents.step import step_document
 from dpcli.train.noise import Precise
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.training_run import train
@@ -222,6 +223,15 @@ def test_a_run_is_the_descent_of_the_theorem(folder: Path, monkeypatch: pytest.M
     assert {*reports} == {None}
     lines = (Path(outcome.folder) / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [21]
+
+
+@pytest.mark.nightly
+def test_a_step_says_what_it_projects_and_keeps() -> None:
+    for variant, words in ((BALL, "project: weights longer than 0.25 are"), (TURNS, "draw: the records of the next of 7 batches")):
+        plan = plan_of("last.toml", FILE.replace("strong_convexity = 0.05", variant).encode())
+        details = "\n".join(step_document(plan).details)
+        assert words in details
+        assert "keep: no model but the last one is written, measured or shown, except the state for --resume" in details
 
 
 @pytest.mark.long
