@@ -192,7 +192,7 @@ def _curve_of_case(
         pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
         has_many: whether there are too many mechanisms to handle each of them at every point.
     """
-    by_name = {own.accountant.name: own for own in composed}
+    by_name = {candidate.accountant.name: candidate for candidate in composed}
     wide_points = list(points)
     curve = _unbounded(epsilons, delta)
     if "basic" in by_name:  # the pure epsilon costs nearly no work, and no loss exceeds it
@@ -202,17 +202,17 @@ def _curve_of_case(
         names.remove("exact")
         names.append("exact")  # last, as contours of sums of atoms take long, and a grid is narrow enough
     for name in names:
-        bounds, own = TWO_SIDED[name], by_name[name]
-        least_cells = QUESTION if own.accountant.fallback else 0.0  # the fallback may always do the work of one question
+        bounds, candidate = TWO_SIDED[name], by_name[name]
+        least_cells = QUESTION if candidate.accountant.fallback else 0.0  # the fallback may always do the work of one question
         with allowance(CURVE_CELLS, least_cells, RESERVED):
-            answer = replace(bounds(own.profile, epsilons, delta), delta=delta)
+            answer = replace(bounds(candidate.profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
         curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))
         # Both accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
         if answer.is_narrow() or curve.is_narrow():
             break
     if not curve.is_narrow():
-        one_sided = [own for name, own in by_name.items() if name not in TWO_SIDED]
+        one_sided = [candidate for name, candidate in by_name.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, epsilons, delta, wide_points, has_many))
     # A point of the curve may imply a smaller delta at another epsilon than the accountants have there.
     return replace(curve, upper=np.minimum(curve.upper, delta_from_pairs(epsilons, curve.upper, epsilons)))
@@ -281,10 +281,10 @@ def _from_pairs(
     reference_delta = delta or USUAL_DELTA  # at delta = 0 only pure mechanisms have a finite epsilon
     competitive = _competitive(profiles, reference_delta)
     deltas = _deltas(reference_delta)
-    pairs = [(own.epsilon(pair_delta), pair_delta) for own in competitive for pair_delta in deltas]
-    for own in profiles:  # what is not competitive at the delta of interest may be the best one at an epsilon of 0
-        if not (has_many and own.accountant.stepwise):
-            pairs += [(epsilon, own.delta(epsilon)) for epsilon in points]
+    pairs = [(candidate.epsilon(pair_delta), pair_delta) for candidate in competitive for pair_delta in deltas]
+    for candidate in profiles:  # what is not competitive at the delta of interest may be the best one at an epsilon of 0
+        if not (has_many and candidate.accountant.stepwise):
+            pairs += [(epsilon, candidate.delta(epsilon)) for epsilon in points]
     pair_epsilons, pair_deltas = np.array(pairs).reshape(-1, 2).T
     is_finite = np.isfinite(pair_epsilons)
     upper = delta_from_pairs(pair_epsilons[is_finite], pair_deltas[is_finite], epsilons)
@@ -293,9 +293,9 @@ def _from_pairs(
 
 def _competitive(profiles: Sequence[ComposedProfile], delta: float) -> list[ComposedProfile]:
     """Return the profiles whose epsilon at `delta` is finite and at most COMPETITIVE times the best one."""
-    epsilons = {own: own.epsilon(delta) for own in profiles}
+    epsilons = {candidate: candidate.epsilon(delta) for candidate in profiles}
     limit = COMPETITIVE * min(epsilons.values(), default=math.inf)
-    return [own for own, epsilon in epsilons.items() if epsilon <= limit and math.isfinite(epsilon)]
+    return [candidate for candidate, epsilon in epsilons.items() if epsilon <= limit and math.isfinite(epsilon)]
 
 
 def _deltas(reference_delta: float) -> list[float]:

@@ -1,4 +1,9 @@
-"""The costs of queries: the costs that they state, or shares of the budget in proportion to their weights."""
+"""The costs of queries: the costs that they state, or shares of the budget in proportion to their weights.
+
+Stated costs and deltas come off the budget first, and weights divide the rest: as a pure epsilon or as a rho of zCDP, whichever the budget
+allows. Shares are rounded down (SHARE_ROUNDING), so that all queries together stay within the budget; the account of the file checks this
+again with the ordinary accountants.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Noisy integers by key, and the answers that are computed from them by postprocessing, with confidence intervals."""
+"""Noisy integers by key, and the answers that are computed from them by postprocessing, with confidence intervals.
+
+`add_noise` is where exact totals become public: each gets one draw from OpenDP's samplers, in whole steps, and the keys are sorted, since
+an order that came from the engine might reveal something. Everything after it is *postprocessing*: it sees noisy numbers only and costs
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -25,17 +25,6 @@ CLEARLY_NEARER = 1.2  # least distance of a label from other ink, as a multiple 
 RIGHT_EDGE = 0.97  # a line that ends beyond this share of the width ends at the right edge
 APART = 0.05  # smallest distance between the ends of two lines that are named at their ends, as a share of the height
 
-Block = tuple[str, ...]  # lines of a label
-TRIED = 20  # positions for a label that are tried in each direction, if there are so many; at most about twice this number
-
-Tick = tuple[float, str]  # the value and its label
-# Round numbers of each decade, from many to few.
-ROUND_MANTISSAS = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
-
-# Distances of dates, each at most 5 times the one before, so that an axis has a tick: in seconds, and in months.
-SECONDS = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 43_200, DAY := 86_400, 2 * DAY, 7 * DAY, 14 * DAY)
-MONTHS = (1, 3, 6, 12, 24, 60, 120, 600, 1_200, 6_000, 12_000, 60_000)
-
 
 def text_width(text: str, size: float) -> float:
     """Return an estimate of the width of a line of text, which is on the large side for Latin letters in common sans-serif fonts."""
@@ -224,6 +213,10 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
     return tuple(result)
 
 
+Block = tuple[str, ...]  # lines of a label
+TRIED = 20  # positions for a label that are tried in each direction, if there are so many; at most about twice this number
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """The lines of a label, and the box that they fill."""
@@ -315,6 +308,11 @@ def _room(edges: Sequence[tuple[Point, Point]], box: Box) -> float:
     return min(map(box.distance, (*(corner for corner, _ in edges), *middles)))
 
 
+Tick = tuple[float, str]  # the value and its label
+# Round numbers of each decade, from many to few.
+ROUND_MANTISSAS = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+
+
 def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
     """Return up to `most` ticks of an axis as (value, label), for most >= 2. An axis with categories has a tick for each category."""
     if axis.categories:
@@ -350,6 +348,11 @@ def _log(axis: Axis, most: int) -> list[float]:
             return result
     skip = math.ceil(len(exponents) / most)
     return _within_axis(axis, [float(f"1e{exponent}") for exponent in exponents if exponent % skip == 0])
+
+
+# Distances of dates, each at most 5 times the one before, so that an axis has a tick: in seconds, and in months.
+SECONDS = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 43_200, DAY := 86_400, 2 * DAY, 7 * DAY, 14 * DAY)
+MONTHS = (1, 3, 6, 12, 24, 60, 120, 600, 1_200, 6_000, 12_000, 60_000)
 
 
 def _dates(axis: Axis, most: int) -> tuple[Tick, ...]:

@@ -1,4 +1,9 @@
-"""Rules for all types of additive noise: the sensitivity over the noise that the keys state, and noise too small to protect anything."""
+"""Rules for all types of additive noise: the sensitivity over the noise that the keys state, and noise too small to protect anything.
+
+Keys state the noise either relative to C, the bound on one record's contribution (noise_multiplier), or absolutely, with a sensitivity
+under the file's adjacency. Both become one ratio, rounded up: under replace-one a record moves a sum by 2 C, and a group by its number of
+records times as much. Ratios beyond the range of doubles become a mechanism with infinite epsilon, never an overflow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Dominating pairs with finitely many outcomes: the general case, and binary randomised response with its two outcomes."""
+"""Dominating pairs with finitely many outcomes: the general case, and binary randomised response with its two outcomes.
+
+An *atom* is an outcome with its probability under P and under Q, and its loss log P/Q. Sums of atoms never become smooth, so their
+characteristic function does not decay (`decays`), and accountants treat them separately. Probabilities that do not add up to 1 leave a
+rest, which counts as an outcome of loss 0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The student, which learns from released labels and public inputs. This costs no further privacy."""
+"""The student, which learns from released labels and public inputs. This costs no further privacy.
+
+Only labels that the noisy vote released, and public inputs, may enter: the student is published. Its own predictions may label the
+remaining queries (*pseudo-labels*), at no cost.
+"""
 
 from __future__ import annotations
 

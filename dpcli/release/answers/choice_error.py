@@ -1,4 +1,8 @@
-"""Error bounds for choices by noisy scores: modes, top-k, quantiles and thresholds. The bounds do not depend on data."""
+"""Error bounds for choices by noisy scores: modes, top-k, quantiles and thresholds. The bounds do not depend on data.
+
+A *score* says how good a candidate is; the mechanism chooses with noise, and the *slack* is how far the chosen score may be below the best
+one, except with a stated probability. These bounds tell users what accuracy to expect. Privacy does not depend on them.
+"""
 
 from __future__ import annotations
 

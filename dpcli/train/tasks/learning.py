@@ -1,4 +1,9 @@
-"""The learning problem of a task: a model, private records, a loss for each record, and metrics on public data."""
+"""The learning problem of a task: a model, private records, a loss for each record, and metrics on public data.
+
+Every task (classification, language, custom, ...) builds a `Learning`, and the training loop knows nothing else of it. The loss must return
+one number per record, which depends on that record alone: clipping bounds a record's gradient only then. `measure` reads data that were
+declared public.
+"""
 
 from __future__ import annotations
 
