@@ -15,12 +15,13 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
-from dpcli.numerics.work import limited
+from dpcli.numerics.work import allowance, limited
 
 # False positive rates at which the trade-off curve is tabulated.
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)  # beliefs before the release, by default
 GROUPS = (1, 2, 4)  # sizes of groups
+GROUP_SHARE = 0.5  # share of the work left that the question about a group may take, which is often hard; later questions need some
 SMALL_DELTA = 1e-4  # a delta that is small compared with false positive rates of interest
 # Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
 STEEPEST = 12.0
@@ -187,7 +188,8 @@ def _group(single: Account, size: int) -> GroupMeaning:
     if size == single.group_size:
         return GroupMeaning(size, single.upper)
     try:
-        epsilon = account(single.pipeline, delta=single.delta, group_size=size).upper
+        with allowance(math.inf, share=GROUP_SHARE):
+            epsilon = account(single.pipeline, delta=single.delta, group_size=size).upper
     except InputError as error:
         return GroupMeaning(size, math.inf, str(error))
     return GroupMeaning(size, epsilon, "no finite epsilon can be certified" if math.isinf(epsilon) else None)

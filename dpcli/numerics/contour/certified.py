@@ -55,6 +55,7 @@ NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; 
 WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
 SMALL_LOG_DELTA = -69.0  # log delta below which it is tried after one big jump, if only some losses have a far tail
+SHARE_IF_SMALL = 0.85  # share of the work for the first direction at such deltas
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
@@ -546,13 +547,12 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
 def share_of_first(first: Losses, others: Sequence[Losses], log_delta: float) -> float:
     """Return the share of the work that the first direction may use.
 
-    At small deltas, if some losses have a far tail in both directions, no contour suits both, and each needs a sum of its own.
+    At small deltas, one direction may take all work. If some losses have a far tail in both directions, both are equally hard.
     """
-
-    def mixed(losses: Losses) -> bool:
-        return len({hasattr(loss, "cut") for loss, _ in losses}) > 1
-
-    return 0.5 if log_delta < SMALL_LOG_DELTA and all(map(mixed, (first, *others))) and others else 1.0
+    if log_delta >= SMALL_LOG_DELTA or not others:
+        return 1.0
+    both = all({hasattr(loss, "cut") for loss, _ in losses} == {False, True} for losses in (first, *others))
+    return 0.5 if both else SHARE_IF_SMALL
 
 
 def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> EpsilonBounds | None:
