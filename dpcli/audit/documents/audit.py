@@ -296,7 +296,7 @@ def _bands(measured: MeasuredScores, rates: MeasuredRates) -> tuple[Band, ...]:
         return ()
     inside, outside = len(measured.scores.inside), len(measured.scores.outside)
     alarm_counts, missed_counts = np.rint(rates.false_positive * outside), np.rint(rates.false_negative * inside)
-    failure = 0.5 * (1.0 - measured.confidence)  # of each end of an interval
+    failure = 0.5 * (1.0 - measured.confidence)  # probability that one end of an interval is wrong
     lower = _points(rate_lower(alarm_counts, outside, failure), rate_lower(missed_counts, inside, failure))
     upper = _points(rate_upper(alarm_counts, outside, failure), rate_upper(missed_counts, inside, failure))
     return (Band(f"{100 * measured.confidence:g} % at each threshold", lower, upper, Tone.MAIN),)
