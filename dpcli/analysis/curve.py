@@ -336,6 +336,12 @@ def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
     return (0.0, *sorted(x for x in bends if 0.0 < x < 1.0), 1.0)
 
 
+def corner_points(curve: ProfileCurve) -> tuple[tuple[float, float], ...]:
+    """Return the corners (false positive rate, false negative rate) of a trade-off curve, between which it is straight."""
+    alphas = corners(zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True))
+    return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))
+
+
 def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
     """Return the lines that are the highest at some false positive rate >= 0. Input and output have the steepest line first."""
     highest: list[FallingLine] = []

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
-from dpcli.base.rounding import down, up
+from dpcli.base.rounding import down, percent_up, stated_percent, up
 from dpcli.disclosure.item_answers import adversary_note
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
@@ -109,7 +109,7 @@ def _group_data(group: GroupMeaning) -> dict[str, Any]:
 
 def _attacks(meaning: Meaning) -> Table:
     missed = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
-    rows = tuple((_percent(rate), _percent_up(1.0 - missed[rate]), _percent_down(missed[rate])) for rate in SHOWN_RATES)
+    rows = tuple((stated_percent(rate), percent_up(1.0 - missed[rate]), _percent_down(missed[rate])) for rate in SHOWN_RATES)
     return Table(
         f'attacks: claims that "{_claim(meaning.account)}"',
         ("false positives", "true positives: at most", "missed: at least"),
@@ -120,7 +120,7 @@ def _attacks(meaning: Meaning) -> Table:
 
 def _beliefs(meaning: Meaning) -> Table:
     rows = tuple(
-        (_percent(belief.prior), _percent_up(belief.posterior), _percent_up(belief.success), _percent(belief.blind))
+        (stated_percent(belief.prior), percent_up(belief.posterior), percent_up(belief.success), stated_percent(belief.blind))
         for belief in meaning.beliefs
     )
     return Table(
@@ -157,7 +157,7 @@ def _groups(meaning: Meaning) -> Table:
 
 def _summary(meaning: Meaning) -> tuple[str, ...]:
     return (
-        f"advantage: true positives minus false positives are at most {_percent_up(meaning.advantage)}, at any threshold (0 % is blind "
+        f"advantage: true positives minus false positives are at most {percent_up(meaning.advantage)}, at any threshold (0 % is blind "
         "guessing, 100 % is certainty)",
         "every attack: by the Neyman-Pearson lemma, no test of the release beats comparing its likelihoods under the two datasets; the "
         "numbers bound that test, and so hold whatever else the attacker knows or computes, as long as the run's random draws "
@@ -203,14 +203,6 @@ def _no_bound(account: Account) -> tuple[str, ...]:
 
 def _unit(account: Account) -> str:
     return account.pipeline.privacy.unit or "record"
-
-
-def _percent(x: float) -> str:
-    return f"{100.0 * x:.6g} %"
-
-
-def _percent_up(x: float) -> str:
-    return f"{up(100.0 * x, 2)} %"
 
 
 def _percent_down(x: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from dpcli.base.rounding import counted
 from dpcli.document.document import Check, Document, Finding, Sheet, Table, Value, visible
 from dpcli.file.toml.findings import Diagnostic, render_all
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
@@ -22,12 +23,8 @@ def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Ma
     """Return a line, without a newline, with the numbers of errors, warnings, files and left-out findings."""
     errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
     warnings = len(diagnostics) - errors
-    counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')} in {_counted(len(paths), 'file')}"
+    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in {counted(len(paths), 'file')}"
     return f"{counts}; {left_out(omitted)}" if omitted else counts
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def left_out(omitted: Mapping[str, int]) -> str:
