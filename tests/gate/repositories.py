@@ -1,4 +1,4 @@
-"""Repositories for the gate's tests: git as somebody, repositories in repositories, a gate in one, a CI system's script in a clone."""
+"""Repositories for the gate's tests: git as somebody, submodules, a gate in one, and the script of a CI system in a clone."""
 
 from __future__ import annotations
 
