@@ -67,7 +67,9 @@ def document(gated: Gated) -> Document:
         "verdict": verdict,
         "files": files,
         "together": sums,
-        "policy": _policy_data(gated),
+        "policy": None
+        if gated.policy is None
+        else {"path": gated.policy, "warnings": [notice.message for notice in gated.notices]},
         "exit_code": EXIT_CODES[verdict],
     }
     premises = [f"{total.path}: {_premise()}" for total in gated.together if total.account or total.uncapped]
@@ -268,10 +270,6 @@ def _condition_data(condition: Condition) -> dict[str, Any]:
             "in_policy": pardon.in_policy,
         }
     return common
-
-
-def _policy_data(gated: Gated) -> dict[str, Any] | None:
-    return None if gated.policy is None else {"path": gated.policy, "warnings": [notice.message for notice in gated.notices]}
 
 
 def _check(path: str, condition: Condition) -> Check:

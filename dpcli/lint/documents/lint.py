@@ -6,7 +6,7 @@ This module imports nothing large, because lint must be fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from dpcli.base.rounding import counted
 from dpcli.document.document import Check, Document, Finding, Sheet, Table, Value, visible
@@ -67,7 +67,8 @@ def document(
     notes = {rule: left_out({rule: count}) for rule, count in omitted.items()}
     note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
     note_checks = [Check(rule, True, note, waived=True) for rule, note in notes.items()]
-    note_records = [_note_record(rule, note) for rule, note in notes.items()]
+    # A note about left-out findings has the form of a diagnostic.
+    note_records = [{**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"} for rule, note in notes.items()]
     return Document(
         headline=summary(paths, diagnostics, omitted),
         data={
@@ -98,11 +99,6 @@ def _sheet(diagnostics: Sequence[Diagnostic], notes: Mapping[str, str]) -> Sheet
     rows: list[tuple[Value, ...]] = [(d.path, d.line, d.column, d.severity, d.rule, d.key, d.message) for d in diagnostics]
     rows += [(".", 0, 0, "note", rule, "", note) for rule, note in notes.items()]
     return Sheet(("file", "line", "column", "severity", "rule", "key", "message"), tuple(rows))
-
-
-def _note_record(rule: str, note: str) -> dict[str, Any]:
-    """Return a note about left-out findings in the form of a diagnostic."""
-    return {**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"}
 
 
 def _check(path: str, errors: Sequence[Diagnostic]) -> Check:
