@@ -18,6 +18,7 @@ from dpcli.accountants.base import Accountant, Failing, PrivacyProfile, checked,
 from dpcli.accountants.delta_curve import on_contours, on_grids
 from dpcli.analysis.account import attained, sound_profiles
 from dpcli.analysis.account_rows import agree
+from dpcli.analysis.trade_off_corners import corners
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import Array, np
@@ -304,3 +305,9 @@ def _deltas(reference_delta: float) -> list[float]:
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
     return [0.0, reference_delta, *sparse.tolist(), *close.tolist()]
+
+
+def corner_points(curve: ProfileCurve) -> tuple[tuple[float, float], ...]:
+    """Return the corners (false positive rate, false negative rate) of a trade-off curve, between which it is straight."""
+    alphas = corners(zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True))
+    return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))

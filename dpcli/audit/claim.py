@@ -14,8 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcli.analysis.account import Account, headline
-from dpcli.analysis.curve import ProfileCurve, profile, trade_off
-from dpcli.analysis.trade_off_corners import corners
+from dpcli.analysis.curve import ProfileCurve, corner_points, profile
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
@@ -59,8 +58,7 @@ class Claim:
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
         """The corners (false positive rate, false negative rate) of `trade_off`, in increasing order of the false positive rate."""
-        alphas = corners(zip(self.curve.epsilons.tolist(), self.curve.upper.tolist(), strict=True))
-        return tuple(zip(alphas, trade_off(self.curve, alphas).tolist(), strict=True))
+        return corner_points(self.curve)
 
 
 @functools.lru_cache(maxsize=4)

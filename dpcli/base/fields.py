@@ -49,7 +49,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The choice of the class of a table by one of its keys. The base class of these classes has it as its attribute `selection`.
+    """The key of a table that decides which class reads the table. The base class of these classes has the attribute `selection`.
 
     Attributes:
         selector: Name of the key.

@@ -44,6 +44,13 @@ def percent_used(share: float) -> str:
     return f"{up(Decimal(repr(share)) * 100, 1)} %"
 
 
+def signed(difference: float) -> str:
+    """Return a difference of two upper bounds with its sign, rounded up; "-" for the difference of two infinities."""
+    if math.isnan(difference):
+        return "-"
+    return f"+{up(difference)}" if difference > 0.0 else up(difference)
+
+
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
     """Return a lower bound as text, rounded down. Its form is that of `up`."""
     return _rounded(x, ROUND_FLOOR, decimals)
@@ -71,3 +78,18 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
 def percent(x: float) -> str:
     """Return a share in percent, rounded to the nearest tenth; "-" for NaN."""
     return "-" if math.isnan(x) else f"{100.0 * x:.1f} %"
+
+
+def stated_percent(share: float) -> str:
+    """Return a stated share in percent, with up to six significant digits."""
+    return f"{100.0 * share:.6g} %"
+
+
+def percent_up(share: float) -> str:
+    """Return an upper bound on a share in percent, rounded up as by `up`."""
+    return f"{up(100.0 * share, 2)} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless the count is 1."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

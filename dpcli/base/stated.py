@@ -12,8 +12,11 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
+from dpcli.base.errors import InputError
+
 DIGITS = 15  # largest number of digits of a decimal that is recovered from its nearest float
 LARGEST_DENOMINATOR = 1_000_000  # largest denominator of a stated quotient, such as sensitivity / scale
+ROUNDING = 0.01  # a share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up
 
 
 @lru_cache(4096)
@@ -78,3 +81,20 @@ def squared(x: float, divisor: int = 1) -> float:
 def multiple(count: int, x: float) -> float:
     """Return count * x for a stated number x, rounded upwards."""
     return total([(count, x)])
+
+
+def held_out_interval(share: float, key: str) -> int:
+    """Return k, such that every k-th record, the first one included, is held out and declared public.
+
+    It is 1 / share rounded up, so that no larger share is public.
+
+    Args:
+        share: the stated share of the records, above 0.
+        key: the key that states the share, for the message.
+
+    Raises:
+        InputError: the share is above 1/2.
+    """
+    if share > 0.5:
+        raise InputError(f"{key}: expected at most half of the records, found {share:g}")
+    return math.ceil(1.0 / share - ROUNDING)

@@ -335,7 +335,7 @@ def shows_reason(text: str, document: Document) -> bool:
 
 
 def _reasons(document: Document) -> list[tuple[str, str]]:
-    """Return the reasons of `reason`, each with its place or name and without."""
+    """Return (labelled, plain) pairs for `reason`: each reason with its place or name in front, and the same reason alone."""
     errors = [finding for finding in document.findings if finding.level == "error" and finding.suppression is None]
     failed = [check for check in document.checks if not check.passed and not check.waived]
     why = document.why or document.headline
@@ -352,7 +352,7 @@ def _more(count: int) -> str:
 
 
 def _at(finding: Finding) -> str:
-    """Return path:line:column: rule: message; only the path if the finding has no place in its file."""
+    """Return a finding as path:line:column: rule: message. Without a line in the file, it is path: rule: message."""
     place = f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
     return f"{place}: {finding.rule}: {finding.message}"
 

@@ -16,14 +16,10 @@ FLAG = re.compile(r"--?([A-Za-z]\w*)(?:=(.*))?", re.DOTALL)
 TRUTH_VALUES = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-def _truth(text: str) -> bool:
-    return TRUTH_VALUES[text.lower()]
-
-
 REQUIRED_FLAGS: dict[str, Callable[[str], Any]] = {"N": int, "batch_size": int, "noise_multiplier": float, "epochs": float}
 OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "delta": float,
-    "used_microbatching": _truth,
+    "used_microbatching": lambda text: TRUTH_VALUES[text.lower()],
     "max_examples_per_user": int,
     "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
 }

@@ -6,9 +6,9 @@ import itertools
 import math
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.curve import ProfileCurve, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, corner_points, profile, trade_off
 from dpcli.analysis.trade_off_corners import corners
-from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
+from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Tone
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, percent_up, positive_delta, setting
@@ -43,7 +43,7 @@ def _picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], .
     impossible: tuple[Band, ...] = ()
     notes: tuple[str, ...] = ()
     for (label, curve), tone in zip(profile_curves, itertools.cycle(SERIES), strict=False):
-        line = Line(label, _points(curve), tone, dashed=label in unsound)
+        line = Line(label, corner_points(curve), tone, dashed=label in unsound)
         lines.append(line)
         if label not in unsound and not impossible:  # only the first bound is explained
             floor = tuple((x, 0.0) for x, _ in line.points)
@@ -103,12 +103,6 @@ def _profile_of(curve: EpsilonCurve) -> ProfileCurve:
     pairs = sorted((epsilon.upper, delta) for delta, epsilon in curve.epsilons)
     epsilons, deltas = np.array(pairs).T
     return ProfileCurve(epsilons, deltas, np.zeros_like(deltas))
-
-
-def _points(curve: ProfileCurve) -> Points:
-    """Return the curve at its corners, between which it is straight."""
-    alphas = corners(zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True))
-    return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))
 
 
 def _headline_line(account: Account) -> tuple[Line, ...]:

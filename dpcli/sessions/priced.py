@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -100,8 +100,8 @@ def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
     return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object. The result does not depend on the order of keys."""
+def fingerprint(content: object) -> str:
+    """Return the SHA-256 of a value as JSON. The result does not depend on the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -8,7 +8,6 @@ reused only if its fingerprint, which covers everything that it depends on, is t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text
+from dpcli.sessions.priced import fingerprint
 from dpcli.sweep.setting import Setting, settings_of, with_value
 from dpcli.sweep.sweep_settings import REPEATS, Sweep, read_sweep
 from dpcli.train.plan.plan import TrainingPlan, plan_of
@@ -86,17 +86,13 @@ class Variant:
 
     def over(self, window: tuple[str, ...]) -> Variant:
         """Return the variant restricted to blocks of the dataset that its file does not name."""
-        return replace(self, plan=self.plan.over(window), fingerprint=_digest([self.fingerprint, *window]), window=window)
+        return replace(self, plan=self.plan.over(window), fingerprint=fingerprint([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
         """Return the variant on some rows of its private data; all rows if `rows` is None. Finished runs on other rows are not reused."""
         if rows is None:
             return self
-        return replace(self, plan=self.plan.on_rows(rows), fingerprint=_digest([self.fingerprint, rows.content()]))
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return replace(self, plan=self.plan.on_rows(rows), fingerprint=fingerprint([self.fingerprint, rows.content()]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +214,7 @@ class _Calibration:
         tables = {**tables, "mechanism": calibrated.tables["mechanism"]}
         text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
         plan = replace(calibrated.plan, train=read_train(text.encode(), self.path))
-        return Variant(epsilon, setting, text, plan, _digest([text, plan.parts()]))
+        return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))
 
     def calibrated(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _Calibrated:
         """Return the tables with noise that meets epsilon. Raises CannotCertify if there is none."""

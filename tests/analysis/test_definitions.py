@@ -1,14 +1,17 @@
-"""What dpcli-definitions(7) says of other definitions of privacy, where a number can show it."""
+"""What dpcli-definitions(7) says of other definitions of privacy, and an example of its data, where a number can show it."""
 
 from __future__ import annotations
 
+import re
 from math import exp, sqrt
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
+import dpcli
 from dpcli.analysis.account import account
+from tests.command import ROOT
 from tests.strategies import entry, pipeline
 
 
@@ -43,3 +46,15 @@ def test_a_model_has_forgotten_k_units_at_the_cost_of_a_group() -> None:
     alone = pipeline(entry("gaussian", noise_multiplier=4.0), delta=1e-6)
     three = pipeline(entry("gaussian", noise_multiplier=4.0 / 3), delta=1e-6)
     assert account(alone, group_size=3).epsilon == pytest.approx(account(three).epsilon, rel=1e-9)
+
+
+def test_the_exercise_of_the_average_salary() -> None:
+    path = ROOT / "examples" / "average-salary.toml"
+    pipeline = dpcli.load(path)
+    (size, top) = re.findall(r"salary of ([\d,]+) employees, each clamped to \[0, (\d+)\]", path.read_text())[0]
+    people, most = int(size.replace(",", "")), float(top)
+    (entry,) = pipeline.mechanisms
+    assert pipeline.privacy.dataset_size == people
+    assert pipeline.privacy.adjacency.value == "replace-one"
+    assert entry.spec.sensitivity == most / people == 200.0  # type: ignore[attr-defined]
+    assert dpcli.account(pipeline).upper == pytest.approx(entry.spec.sensitivity / entry.spec.scale)  # type: ignore[attr-defined]

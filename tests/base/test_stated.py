@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.base.stated import difference, quotient, stated, total, upward
 from dpcli.gate.caps import RiseLimits
-from tests.cases import require_each
+from dpcli.train.tasks.files import held_out
+from tests.cases import of_each, require_each
 from tests.command import dpcli
 from tests.inline import text_of
 
@@ -274,3 +276,15 @@ def test_sums_at_the_ends_of_what_a_float_holds() -> None:
     assert quotient(1.0, 5e-324) == math.inf
     assert quotient(5e-324, 1e300) == 5e-324
     assert difference(-1.7e308, 1.7e308) == -sys.float_info.max  # -inf would be rounded down
+
+
+@of_each("share, public", [(0.5, 60), (0.4, 40), (0.3333, 40), (0.3, 30), (0.2, 24), (0.01, 2), (1e-9, 1)])
+def test_no_more_than_the_stated_share_is_public(share: float, public: int) -> None:
+    """A share of 0.4 once declared every second record public."""
+    assert held_out(120, share, None, "f.toml").sum() == public
+
+
+@of_each("share", [0.51, 0.6, 0.99, 1.0])
+def test_more_than_half_is_refused(share: float) -> None:
+    with pytest.raises(InputError, match=rf"train\.held_out: expected at most half of the records, found {share:g}"):
+        held_out(120, share, None, "f.toml")

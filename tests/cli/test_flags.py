@@ -14,7 +14,7 @@ import tomli
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.file.toml.write import edited
-from tests.cases import of_each
+from tests.cases import by_tier, of_each
 from tests.command import ROOT, dpcli
 
 FILES = sorted([*(ROOT / "examples").glob("*.toml"), *(ROOT / "dpcli" / "templates").glob("*.toml")])
@@ -76,17 +76,14 @@ NOISES: tuple[tuple[str, ...], ...] = (("--noise-multiplier", "3"), ("--laplace"
 PAIRS = [(ADJACENCIES[(a + b) % 3], sampled, noise) for a, sampled in enumerate(SAMPLED) for b, noise in enumerate(NOISES)]
 
 
-@pytest.mark.long
-@of_each("adjacency, sampled, noise", PAIRS[::2])
-def test_an_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
-    answered(adjacency, sampled, noise)
-
-
-@pytest.mark.nightly
-@pytest.mark.long
-@of_each("adjacency, sampled, noise", [case for case in product(ADJACENCIES, SAMPLED, NOISES) if case not in PAIRS[::2]])
-def test_every_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
-    answered(adjacency, sampled, noise)
+@pytest.mark.parametrize(
+    "cases",
+    by_tier(None, PAIRS[::2], [case for case in product(ADJACENCIES, SAMPLED, NOISES) if case not in PAIRS[::2]]),
+    ids=["some", "others"],
+)
+def test_every_adjacency_of_flags_has_an_answer(cases: list[tuple[str, tuple[str, ...], tuple[str, ...]]]) -> None:
+    for adjacency, sampled, noise in cases:
+        answered(adjacency, sampled, noise)
 
 
 def answered(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:

@@ -22,6 +22,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.exchange.commands.importing import SUBCOMMANDS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
+from tests.exchange.peers import VECTORS as PEERS
 
 MNIST = str(ROOT / "examples" / "mnist.toml")
 SGD = ("--sampling-rate", "0.004", "--steps", "200")
@@ -143,7 +144,6 @@ def follow(said: str, path: Path) -> None:
     assert done.code in (0, 1), (words, done.err)
 
 
-PEERS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "tests" / "vectors" / "peers").glob("*.json")}
 SHEET = "noise_multiplier,batch_size\n1.0,100\n2.0,100\n"
 IMPORTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "opacus": ('{"history": [[1.1, 0.01, 100], [1.2, 0.01, 7]], "mechanism": "rdp"}', ()),

@@ -70,11 +70,6 @@ def escaped(text: str) -> str:
     return visible(text).replace("`", "\\x60").replace("|", "\\x7c")
 
 
-def test_every_row_of_a_table_has_its_cells() -> None:
-    tokens = parsed(comment_text(document(HOSTILE), MARK))
-    assert sum(token.type == "td_open" for token in tokens) == 2 * 3 * len(HOSTILE)
-
-
 def counted(text: str, sizes: dict[str, int]) -> dict[str, int]:
     """By section: rows that are shown, and those that are said to be left out; their sum is what there is."""
     found = {}

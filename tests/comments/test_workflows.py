@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 
 from tests.command import ROOT
 from tests.comments.forges import ME, TOKEN, Played, playing
-from tests.gate.clones import HARMLESS, changed, merge_request, shell
-from tests.gate.repositories import git
+from tests.gate.repositories import HARMLESS, changed, git, merge_request, shell
 from tests.gate.samples import GATE, OVER
 
 ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"

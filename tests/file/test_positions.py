@@ -132,11 +132,7 @@ def test_columns_count_characters() -> None:
     }
 
 
-def test_empty_text() -> None:
-    assert locate("", [("format",)]) == {("format",): (1, 1)}
-
-
-@of_each("text", ["= 1", "a", "[a", "a = {b", "a = [1", '"a', "a = ]", "[[a]"])
+@of_each("text", ["", "= 1", "a", "[a", "a = {b", "a = [1", '"a', "a = ]", "[[a]"])
 def test_never_stumbles(text: str) -> None:
     assert locate(text, [("z",)]) == {("z",): (1, 1)}
 

@@ -43,6 +43,13 @@ def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
     return {**document, head: put(inner, tuple(rest), value) if rest else value}
 
 
+def with_mechanism(kind: str, keys: dict[str, Any]) -> Document:
+    """The pipeline with a mechanism of this type, and with the part that it names."""
+    part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if "mechanism" in "".join(keys) else []
+    adjacency = "replace-one" if kind in ("randomized-response", "shuffled-reports") else "add-remove"
+    return {**put(BASE, ("privacy", "adjacency"), adjacency), "mechanism": [*part, {"name": "train", "type": kind, **keys}]}
+
+
 def text_of(document: Document) -> str:
     return written(document).decode()
 

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
-from tests.gate.clones import HARMLESS, changed, merge_request, shell
-from tests.gate.repositories import git
+from tests.gate.repositories import HARMLESS, changed, git, merge_request, shell
 from tests.gate.samples import NO_BUDGET, OVER
 
 CI = ROOT / "dpcli" / "templates"

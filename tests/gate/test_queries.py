@@ -43,13 +43,10 @@ def test_another_question_at_the_same_price_is_shown(change: dict[str, Any], tmp
     assert result.code == 0 and "total: where" in result.out
 
 
-def test_a_joined_table_is_declared_public(tmp_path: Path) -> None:
-    """At the same epsilon: nothing but the file says that a table is about nobody."""
-    result = gate(tmp_path, SUM, join=[{"path": "cities.csv", "on": "city", "columns": ["state"]}])
-    assert "source.join" in result.out and "because of a claim about data" in " ".join(result.out.split())
-
-
-def test_another_column_of_units_protects_others(tmp_path: Path) -> None:
-    """At the same epsilon: nothing but the file says whose a row is."""
-    result = gate(tmp_path, SUM, unit="name")
-    assert "source.unit" in result.out and "because of a claim about data" in " ".join(result.out.split())
+@pytest.mark.parametrize(
+    ("key", "value"), [("join", [{"path": "cities.csv", "on": "city", "columns": ["state"]}]), ("unit", "name")]
+)
+def test_a_table_of_nobody_and_another_column_of_units_are_claims(key: str, value: Any, tmp_path: Path) -> None:
+    """At the same epsilon: nothing but the file says that a table is about nobody, or whose a row is."""
+    result = gate(tmp_path, SUM, **{key: value})
+    assert f"source.{key}" in result.out and "because of a claim about data" in " ".join(result.out.split())

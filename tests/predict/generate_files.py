@@ -1,5 +1,7 @@
 """A small [generate] file, and the module of its private texts and of a model that says again what it was shown."""
 
+from pathlib import Path
+
 FILE = """format = 1
 name = "stub"
 [privacy]
@@ -70,3 +72,9 @@ class Wide(ByteVocabulary):
     def ids(self, text):
         return [300 for _ in text]
 """
+
+
+def written(folder: Path) -> str:
+    """The text of the file, whose module is written into the folder."""
+    (folder / "notes.py").write_text(NOTES)
+    return FILE

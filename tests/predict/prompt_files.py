@@ -1,5 +1,7 @@
 """A small [prompt] file, and the module of its private texts and of a function that stands for a language model."""
 
+from pathlib import Path
+
 FILE = """format = 1
 name = "stub"
 [privacy]
@@ -65,3 +67,9 @@ def labeller(prompt):
         scores[said if kind(text) == kind(asked) else 1 - said] += 1.0
     return scores
 """
+
+
+def written(folder: Path) -> str:
+    """The text of the file, whose module is written into the folder."""
+    (folder / "stub.py").write_text(STUB)
+    return FILE

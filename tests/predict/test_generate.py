@@ -33,6 +33,7 @@ from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
+from tests.predict import generate_files
 from tests.predict.generate_files import FILE, NOTES
 from tests.predict.samples import new_ledger, working_folder
 from tests.waiting import until
@@ -40,8 +41,7 @@ from tests.waiting import until
 
 def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the file and the user's module."""
-    (tmp_path / "notes.toml").write_text(FILE)
-    (tmp_path / "notes.py").write_text(NOTES)
+    (tmp_path / "notes.toml").write_text(generate_files.written(tmp_path))
     return working_folder(tmp_path, monkeypatch, "notes")
 
 

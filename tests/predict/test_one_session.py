@@ -38,16 +38,6 @@ def of_pmixed(folder: Path) -> str:
     return pmixed_files.written(folder, output='"out"').read_text()
 
 
-def of_prompt(folder: Path) -> str:
-    (folder / "stub.py").write_text(prompt_files.STUB)
-    return prompt_files.FILE
-
-
-def of_generate(folder: Path) -> str:
-    (folder / "notes.py").write_text(generate_files.NOTES)
-    return generate_files.FILE
-
-
 def other_votes(folder: Path) -> None:
     table = samples.counts()
     table[-1, :2] += [1, -1]
@@ -132,7 +122,7 @@ COMMANDS = {
         ("queries.db", "answers.db"),
         30,
         "queries",
-        of_prompt,
+        prompt_files.written,
         "user",
         {"private texts": changed("stub.py", "texts(1, 400)", "texts(77, 400)")},
         (ConfidentGnMax, "reached"),
@@ -146,7 +136,7 @@ COMMANDS = {
         ("queries.db",),
         6,
         "texts",
-        of_generate,
+        generate_files.written,
         "user",
         {
             "private texts": changed("notes.py", '"aSECRETS"', '"aSECRET"'),

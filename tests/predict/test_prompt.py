@@ -17,14 +17,13 @@ from dpcli.predict.prompt.prompt_teachers import prompt_teachers
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each, tiered
 from tests.command import dpcli
-from tests.predict.prompt_files import FILE, STUB
+from tests.predict.prompt_files import FILE, STUB, written
 from tests.predict.samples import new_ledger, working_folder
 
 
 def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the file and the user's module."""
-    (tmp_path / "stub.toml").write_text(FILE)
-    (tmp_path / "stub.py").write_text(STUB)
+    (tmp_path / "stub.toml").write_text(written(tmp_path))
     return working_folder(tmp_path, monkeypatch, "stub")
 
 

@@ -91,16 +91,6 @@ def of_pmixed(folder: Path) -> str:
     return pmixed_files.written(folder, output='"out"').read_text()
 
 
-def of_prompt(folder: Path) -> str:
-    (folder / "stub.py").write_text(prompt_files.STUB)
-    return prompt_files.FILE
-
-
-def of_generate(folder: Path) -> str:
-    (folder / "notes.py").write_text(generate_files.NOTES)
-    return generate_files.FILE
-
-
 SCENARIOS: dict[Words, Scenario] = {
     ("release",): Scenario(of_release, "visitor", statement="out/statement.md", checked=True),
     ("train",): Scenario(
@@ -109,9 +99,13 @@ SCENARIOS: dict[Words, Scenario] = {
     ("sweep",): Scenario(of_sweep, "example", anew=True),
     ("pate", "label"): Scenario(of_pate, "example", statement="out/statement.md"),
     ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed:ensemble_fit.teach_shards"),
-    ("prompt",): Scenario(of_prompt, "user", ("--resume",), statement="out/statement.md"),
+    ("prompt",): Scenario(prompt_files.written, "user", ("--resume",), statement="out/statement.md"),
     ("generate",): Scenario(
-        of_generate, "user", ("--resume",), "dpcli.predict.decode.generation:WritingSession.write", statement="out/statement.md"
+        generate_files.written,
+        "user",
+        ("--resume",),
+        "dpcli.predict.decode.generation:WritingSession.write",
+        statement="out/statement.md",
     ),
 }
 

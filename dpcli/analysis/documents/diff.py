@@ -8,14 +8,13 @@ addresses are left out.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Difference, Priced
 from dpcli.analysis.documents import account as account_report
-from dpcli.base.rounding import up
+from dpcli.base.rounding import signed, up
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.shown import public
 
@@ -46,7 +45,7 @@ def headline(difference: Difference) -> str:
     """Return both epsilons at one delta, and whether they can be compared."""
     if not difference.priced:
         return f"no difference: epsilon <= {up(difference.before.upper)} at delta = {difference.before.delta!r}"
-    epsilons = f"epsilon {up(difference.before.upper)} -> {up(difference.after.upper)} ({_signed(difference.increase)})"
+    epsilons = f"epsilon {up(difference.before.upper)} -> {up(difference.after.upper)} ({signed(difference.increase)})"
     comparable = f"; NOT COMPARABLE: {', '.join(difference.statement)}" if difference.statement else ""
     return f"{epsilons} at delta = {difference.before.delta!r}{comparable}"
 
@@ -83,8 +82,8 @@ def _table(difference: Difference) -> Table:
     marks = {reason: mark for mark, reason in enumerate(reasons, 1)}
     rows = [row for change in difference.priced for row in _rows(change, marks)]
     if len(difference.priced) > 1:
-        rows.append(("interaction of the changes", "", "", "", _signed(difference.interaction)))
-    rows.append(("all changes together", "", "", up(difference.after.upper), _signed(difference.increase)))
+        rows.append(("interaction of the changes", "", "", "", signed(difference.interaction)))
+    rows.append(("all changes together", "", "", up(difference.after.upper), signed(difference.increase)))
     return Table(
         f"changes, each made alone to {difference.before.pipeline.path}: its epsilon at delta = {difference.before.delta!r}",
         ("change", "before", "after", "epsilon", "effect"),
@@ -116,7 +115,7 @@ def _datum(value: Any) -> Value:
 def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Return one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
-    cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, _signed(change.increase))
+    cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, signed(change.increase))
     first, *others = change.change.edits
     yield (first.label, _value(first.old), _value(first.new), *cost)
     for edit in others:
@@ -134,12 +133,6 @@ def _notes(difference: Difference) -> Iterator[str]:
     names = [side.winner.accountant.name if side.winner else "none" for side in (difference.before, difference.after)]
     if difference.priced:
         yield f"effects are differences of upper bounds (accountant before: {names[0]}, after: {names[1]})"
-
-
-def _signed(x: float) -> str:
-    if math.isnan(x):
-        return "-"
-    return f"+{up(x)}" if x > 0.0 else up(x)
 
 
 def _value(value: Any) -> str:

@@ -15,7 +15,7 @@ from dpcli.audit.audit_result import Audit, CurveTest, MeasuredScores, ProvenBou
 from dpcli.audit.bounds import rate_lower, rate_upper
 from dpcli.audit.claim import Claim
 from dpcli.base.errors import InputError
-from dpcli.base.rounding import down, percent, up
+from dpcli.base.rounding import counted, down, percent, stated_percent, up
 from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
 from dpcli.document.document import Check, Document, Passage, Table
 from dpcli.file.toml.findings import Diagnostic
@@ -55,13 +55,13 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
 
 def headline(audit: Audit) -> str:
     """Return the verdict in one sentence, with the power of the audit after a pass. It never states that a program is private."""
-    share = _percent(audit.confidence)
+    share = stated_percent(audit.confidence)
     failed = [check for check in audit.checks if not check.passed]
     if failed:
         by_chance = f" at {share}" if all(check.statistical for check in failed) else ""
         return f"VIOLATION{by_chance}: {', '.join(check.name for check in failed)}"
     if audit.claim is None or audit.deciding is None:
-        scope = f"{_count_words(audit.counts.get('replays', 0), 'replay')} of {_count_words(audit.counts['steps'], 'step')}"
+        scope = f"{counted(audit.counts.get('replays', 0), 'replay')} of {counted(audit.counts['steps'], 'step')}"
         return f"no violation found in {scope}{_power_clause(audit)}"
     bound, claim = audit.deciding, audit.claim
     numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
@@ -78,11 +78,6 @@ def _power_clause(audit: Audit) -> str:
     return f"; {audit.power[0]}" if audit.power else ""
 
 
-def _count_words(count: int, word: str) -> str:
-    """Return a count with its noun, in the plural unless the count is 1."""
-    return f"1 {word}" if count == 1 else f"{count:,} {word}s"
-
-
 def _setting(claim: Claim) -> str:
     """Return delta, the unit, the adjacency and the source of a claim, in words."""
     return f"delta = {claim.delta!r} (per {_unit(claim)}, {claim.adjacency.value}; {claim.source})"
@@ -92,11 +87,6 @@ def _unit(claim: Claim) -> str:
     """Return the unit that the pipeline of a claim protects; "record" if none is stated."""
     unit = claim.account.pipeline.privacy.unit if claim.account is not None else None
     return unit or "record"
-
-
-def _percent(share: float) -> str:
-    """Return a share in percent, with up to six significant digits."""
-    return f"{100.0 * share:.6g} %"
 
 
 def _tables(audit: Audit) -> Iterable[Table]:
@@ -119,14 +109,14 @@ def _bounds_table(audit: Audit) -> Table:
         if bound.assumes:
             method += f" [{number}]"
             footnotes.append(f"[{number}] assumes that {bound.assumes}; not used for the verdict")
-        rows.append((method, down(bound.epsilon), claimed, _percent(bound.confidence), bound.evidence))
+        rows.append((method, down(bound.epsilon), claimed, stated_percent(bound.confidence), bound.evidence))
     columns = ("lower bound", "epsilon: at least", "claimed: at most", "confidence", "evidence")
     return Table("proven lower bounds", columns, tuple(rows), frozenset({1, 2, 3}), tuple(footnotes))
 
 
 def _curve_table(curve: CurveTest) -> Table:
     """Return the table of the curve test, which has one row."""
-    row = (_curve_verdict(curve), _percent(curve.confidence), curve.detail)
+    row = (_curve_verdict(curve), stated_percent(curve.confidence), curve.detail)
     flagged = frozenset({0}) if curve.refuted else frozenset[int]()
     columns = ("verdict", "confidence", "evidence")
     return Table("test of the claimed trade-off curve", columns, (row,), frozenset({1}), flagged=flagged)
@@ -151,7 +141,7 @@ def _check_verdict(check: ReplayCheck) -> str:
 
 def _meaning(audit: Audit) -> tuple[str, ...]:
     """Return paragraphs that explain a failure and a pass of this audit."""
-    error_rate = _percent(1.0 - audit.confidence)
+    error_rate = stated_percent(1.0 - audit.confidence)
     if audit.kind == "replay":
         return (
             "A failed check is a counterexample: two neighbouring datasets on which the program does what its claim rules out. "
@@ -173,7 +163,7 @@ def _details(audit: Audit) -> Iterable[str]:
     """Yield every result, the power and the assumptions, each as one line."""
     for bound in audit.bounds:
         assumption = f", assuming that {bound.assumes}" if bound.assumes else ""
-        yield f"{bound.method}: epsilon >= {down(bound.epsilon)} at {_percent(bound.confidence)}{assumption}: {bound.evidence}"
+        yield f"{bound.method}: epsilon >= {down(bound.epsilon)} at {stated_percent(bound.confidence)}{assumption}: {bound.evidence}"
     if audit.curve is not None:
         yield f"trade-off curve: {_curve_verdict(audit.curve)}: {audit.curve.detail}"
     for check in audit.checks:
@@ -301,7 +291,7 @@ def _bands(measured: MeasuredScores, rates: MeasuredRates) -> tuple[Band, ...]:
         return ()
     inside, outside = len(measured.scores.inside), len(measured.scores.outside)
     alarm_counts, missed_counts = np.rint(rates.false_positive * outside), np.rint(rates.false_negative * inside)
-    failure = 0.5 * (1.0 - measured.confidence)  # of each end of an interval
+    failure = 0.5 * (1.0 - measured.confidence)  # probability that one end of an interval is wrong
     lower = _points(rate_lower(alarm_counts, outside, failure), rate_lower(missed_counts, inside, failure))
     upper = _points(rate_upper(alarm_counts, outside, failure), rate_upper(missed_counts, inside, failure))
     return (Band(f"{100 * measured.confidence:g} % at each threshold", lower, upper, Tone.MAIN),)

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
-from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
-from dpcli.base.rounding import down, up
+from dpcli.analysis.meaning import Belief, Meaning
+from dpcli.base.rounding import down, percent_up, stated_percent, up
 from dpcli.disclosure.item_answers import adversary_note
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
@@ -94,7 +94,7 @@ def _meaning_data(meaning: Meaning) -> dict[str, Any]:
             "beliefs": list(map(_belief_data, meaning.beliefs)),
         },
         "gaussian": {"mu_upper": meaning.gaussian, "epsilon_range": [0.0, meaning.reach]},
-        "groups": list(map(_group_data, meaning.groups)),
+        "groups": [{"size": g.size, "epsilon_upper": None if g.reason else g.epsilon, "reason": g.reason} for g in meaning.groups],
         "profile": [{"epsilon": epsilon, "delta_upper": upper, "delta_lower": lower} for epsilon, upper, lower in bounds],
     }
 
@@ -108,13 +108,11 @@ def _belief_data(belief: Belief) -> dict[str, float]:
     }
 
 
-def _group_data(group: GroupMeaning) -> dict[str, Any]:
-    return {"size": group.size, "epsilon_upper": None if group.reason else group.epsilon, "reason": group.reason}
-
-
 def _attacks(meaning: Meaning) -> Table:
     missed = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
-    rows = tuple((_percent(rate), _percent_up(1.0 - missed[rate]), _percent_down(missed[rate])) for rate in SHOWN_RATES)
+    rows = tuple(
+        (stated_percent(rate), percent_up(1.0 - missed[rate]), f"{down(100.0 * missed[rate], 2)} %") for rate in SHOWN_RATES
+    )
     return Table(
         f'attacks: claims that "{_claim(meaning.account)}"',
         ("false positives", "true positives: at most", "missed: at least"),
@@ -125,7 +123,7 @@ def _attacks(meaning: Meaning) -> Table:
 
 def _beliefs(meaning: Meaning) -> Table:
     rows = tuple(
-        (_percent(belief.prior), _percent_up(belief.posterior), _percent_up(belief.success), _percent(belief.blind))
+        (stated_percent(belief.prior), percent_up(belief.posterior), percent_up(belief.success), stated_percent(belief.blind))
         for belief in meaning.beliefs
     )
     return Table(
@@ -162,7 +160,7 @@ def _groups(meaning: Meaning) -> Table:
 
 def _summary(meaning: Meaning) -> tuple[str, ...]:
     return (
-        f"advantage: true positives minus false positives are at most {_percent_up(meaning.advantage)}, at any threshold (0 % is blind "
+        f"advantage: true positives minus false positives are at most {percent_up(meaning.advantage)}, at any threshold (0 % is blind "
         "guessing, 100 % is certainty)",
         "every attack: by the Neyman-Pearson lemma, no test of the release beats comparing its likelihoods under the two datasets; the "
         "numbers bound that test, and so hold whatever else the attacker knows or computes, as long as the run's random draws "
@@ -208,15 +206,3 @@ def _no_bound(account: Account) -> tuple[str, ...]:
 
 def _unit(account: Account) -> str:
     return account.pipeline.privacy.unit or "record"
-
-
-def _percent(x: float) -> str:
-    return f"{100.0 * x:.6g} %"
-
-
-def _percent_up(x: float) -> str:
-    return f"{up(100.0 * x, 2)} %"
-
-
-def _percent_down(x: float) -> str:
-    return f"{down(100.0 * x, 2)} %"

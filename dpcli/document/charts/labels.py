@@ -214,7 +214,7 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
 
 
 Block = tuple[str, ...]  # lines of a label
-TRIED = 20  # positions for a label that are tried in each direction, if there are so many; at most about twice this number
+TRIED = 20  # at least this many positions for a label are tried in each direction if they exist, and at most about twice as many
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ OPACUS_ADJACENCY = "add-remove"  # the adjacency that all accountants of Opacus 
 # Note on a file for which the user did not state how batches were drawn.
 ASSUMED = (
     "Opacus accounts for every step as Poisson sampling and does not record how batches were drawn. With poisson_sampling=True of "
-    "make_private they are Poisson samples, with False slices of a shuffled order: state --sampling poisson or shuffle"
+    "make_private they are Poisson samples; with False they are slices of a shuffled order. State --sampling poisson or shuffle"
 )
 # Note for the accountant gdp, which uses a central limit theorem.
 APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."
@@ -131,9 +131,9 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
         sampling: Scheme by which batches were drawn, poisson or shuffle; None to assume Poisson sampling.
 
     Raises:
-        InputError: The added tables contradict the history, `asserted` or `sampling`. There are too many phases. Batches were shuffled
-            and a phase other than the last ends within a pass: a record may then be in one more batch of the next phase than its number of
-            steps implies.
+        InputError: The added tables contradict the history, `asserted` or `sampling`, or there are too many phases. Also if batches were
+            shuffled and a phase before the last ends in the middle of a pass: a record may then be in one more batch of the next phase than
+            the number of its steps suggests.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
@@ -141,8 +141,8 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
         return carried_tables(state.carried, asserted, lambda pipeline: state_of(pipeline, state.mechanism).phases, state.phases)
     if sampling == "shuffle" and not all(map(_whole_passes, state.phases[:-1])):
         raise InputError(
-            "expected phases of whole passes, except for the last, as batches were shuffled; found a phase that ends within a pass, so "
-            "that a record may be in two batches of the next; write the file by hand, with one more pass for each such phase"
+            "expected phases of whole passes, except for the last; found one that ends in the middle of a pass. With shuffled batches, a "
+            "record may then be in two batches of the next phase: write the file by hand, with one more pass after each such phase"
         )
     stages = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
     entry = staged_entry("dp-sgd", merged_stages(stages), sampling or "poisson")

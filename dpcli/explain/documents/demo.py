@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dpcli.base.rounding import down, up
+from dpcli.base.rounding import down, percent_up
 from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedBelief, SimulatedRate, ThresholdTest
@@ -17,7 +17,7 @@ RATE_KEYS = ("exact", "measured", "lower", "upper")  # keys of a rate in data
 
 def document(demo: Demo, picture: Chart) -> Document:
     """Return the document of `dpcli explain --demo`. The picture in a terminal is printed separately."""
-    right, bound = _percent(demo.best_guess.exact), _percent_up(demo.best_guess_bound)
+    right, bound = _percent(demo.best_guess.exact), percent_up(demo.best_guess_bound)
     headline = (
         f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {right} of the time; "
         f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {bound}"
@@ -80,7 +80,7 @@ def _test_row(test: ThresholdTest) -> tuple[str, ...]:
         _measured(false_positives),
         _percent(true_positives.exact),
         _measured(true_positives),
-        _percent_up(test.allowed),
+        percent_up(test.allowed),
     )
 
 
@@ -101,7 +101,7 @@ def _notes(demo: Demo) -> tuple[str, ...]:
     )
     advantage = (
         f"advantage: true positives minus false positives are at most {_percent(demo.advantage)} here, at the threshold {COUNT + 0.5}; "
-        f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.advantage_bound)}"
+        f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {percent_up(demo.advantage_bound)}"
     )
     best_guess = f"best guess, with a prior belief of 50 %: measured {_measured(demo.best_guess)} right"
     epsilon_lower = (
@@ -139,7 +139,3 @@ def _measured(rate: SimulatedRate) -> str:
 
 def _percent(x: float) -> str:
     return f"{100.0 * x:.4g} %"
-
-
-def _percent_up(x: float) -> str:
-    return f"{up(100.0 * x, 2)} %"

@@ -185,7 +185,7 @@ class Pipeline(Displayed):
 
     Attributes:
         sections: The tables of plugins, such as [train], unchanged.
-        queries: The last mechanisms come from queries. For each of them, the index of its [[query]] table.
+        queries: The indices of the [[query]] tables from which the last mechanisms come, one for each of these mechanisms.
         path, sha256: Path of the file, and the digest of its bytes; None for a pipeline that was not read from a file.
     """
 

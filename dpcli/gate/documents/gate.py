@@ -8,14 +8,13 @@ is read again as the base of a later gate (bases.py).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.documents.diff import priced_data
-from dpcli.base.rounding import up
+from dpcli.base.rounding import signed, up
 from dpcli.document.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import key_text
@@ -74,7 +73,9 @@ def document(gated: Gated) -> Document:
         "verdict": verdict,
         "files": files,
         "together": sums,
-        "policy": _policy_data(gated),
+        "policy": None
+        if gated.policy is None
+        else {"path": gated.policy, "warnings": [notice.message for notice in gated.notices]},
         "exit_code": EXIT_CODES[verdict],
     }
     premises = [f"{total.path}: {_premise()}" for total in gated.together if total.account or total.uncapped]
@@ -154,7 +155,7 @@ def _file_row(file: Judged) -> tuple[str, ...]:
     budget = file.account.budget
     before, change = "-", "-"
     if file.base is not None and file.epsilon_at_base_delta is not None:
-        before, change = up(file.base.epsilon), _signed(file.epsilon_at_base_delta - file.base.epsilon)
+        before, change = up(file.base.epsilon), signed(file.epsilon_at_base_delta - file.base.epsilon)
     cap, delta = "-", file.account.delta
     if budget.epsilon is not None:
         cap, delta = f"{budget.epsilon.cap!r}", budget.epsilon.delta
@@ -185,19 +186,12 @@ def _sheet_row(file: Judged) -> tuple[Value, ...]:
     return tuple(values.get(column) for column in SHEET_COLUMNS)
 
 
-def _signed(difference: float) -> str:
-    """Return a difference of two epsilons with its sign; "-" for the difference of two infinities."""
-    if math.isnan(difference):
-        return "-"
-    return f"+{up(difference)}" if difference > 0.0 else up(difference)
-
-
 def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a file in the table of changes. A change without an effect on epsilon is shown only if it is in a mechanism."""
     for priced in file.changes:
         if not priced.change.free or priced.change.edits[0].section == "mechanism":
             epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
-            yield (file.path, edits_in_words(priced), epsilon, priced.reason or _signed(priced.increase))
+            yield (file.path, edits_in_words(priced), epsilon, priced.reason or signed(priced.increase))
 
 
 def _waiver_row(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
@@ -282,10 +276,6 @@ def _condition_data(condition: Condition) -> dict[str, Any]:
             "in_policy": pardon.in_policy,
         }
     return common
-
-
-def _policy_data(gated: Gated) -> dict[str, Any] | None:
-    return None if gated.policy is None else {"path": gated.policy, "warnings": [notice.message for notice in gated.notices]}
 
 
 def _check(path: str, condition: Condition) -> Check:

@@ -6,8 +6,9 @@ This module imports nothing large, because lint must be fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
+from dpcli.base.rounding import counted
 from dpcli.document.document import Check, Document, Finding, Sheet, Table, Value, visible
 from dpcli.file.toml.findings import Diagnostic, render_all
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
@@ -22,12 +23,8 @@ def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Ma
     """Return a line, without a newline, with the numbers of errors, warnings, files and left-out findings."""
     errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
     warnings = len(diagnostics) - errors
-    counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')} in {_counted(len(paths), 'file')}"
+    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in {counted(len(paths), 'file')}"
     return f"{counts}; {left_out(omitted)}" if omitted else counts
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def left_out(omitted: Mapping[str, int]) -> str:
@@ -70,7 +67,8 @@ def document(
     notes = {rule: left_out({rule: count}) for rule, count in omitted.items()}
     note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
     note_checks = [Check(rule, True, note, waived=True) for rule, note in notes.items()]
-    note_records = [_note_record(rule, note) for rule, note in notes.items()]
+    # A note about left-out findings has the form of a diagnostic.
+    note_records = [{**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"} for rule, note in notes.items()]
     return Document(
         headline=summary(paths, diagnostics, omitted),
         data={
@@ -101,11 +99,6 @@ def _sheet(diagnostics: Sequence[Diagnostic], notes: Mapping[str, str]) -> Sheet
     rows: list[tuple[Value, ...]] = [(d.path, d.line, d.column, d.severity, d.rule, d.key, d.message) for d in diagnostics]
     rows += [(".", 0, 0, "note", rule, "", note) for rule, note in notes.items()]
     return Sheet(("file", "line", "column", "severity", "rule", "key", "message"), tuple(rows))
-
-
-def _note_record(rule: str, note: str) -> dict[str, Any]:
-    """Return a note about left-out findings in the form of a diagnostic."""
-    return {**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"}
 
 
 def _check(path: str, errors: Sequence[Diagnostic]) -> Check:

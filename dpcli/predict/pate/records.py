@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.held_out import held_out_interval
+from dpcli.base.stated import held_out_interval
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.predict.models.model_answers import digest_of

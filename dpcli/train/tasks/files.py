@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.base.held_out import held_out_interval
+from dpcli.base.stated import held_out_interval
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 

@@ -19,9 +19,9 @@ from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
 from tests.command import ROOT, dpcli
+from tests.exchange.peers import VECTORS as PEERS
 
 SAVED = sorted(path for path in (ROOT / "tests" / "vectors" / "opacus").iterdir() if path.suffix in (".pt", ".json"))
-PEERS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "tests" / "vectors" / "peers").glob("*.json")}
 EVENT = {"type": "GaussianDpEvent", "noise_multiplier": 2.0}
 GIVEN: dict[str, list[bytes]] = {
     "opacus": [*(path.read_bytes() for path in SAVED), pickle.dumps({"history": [(1.0, 0.1, 1)], "mechanism": "rdp"})],

@@ -15,7 +15,7 @@ from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.gate.claims import claim_warnings
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.gate.changes import BASE, TYPES, Document, put, text_of
+from tests.gate.changes import BASE, TYPES, Document, text_of, with_mechanism
 from tests.gate.repositories import committed, git
 from tests.gate.samples import GATE
 
@@ -49,12 +49,6 @@ NOISE = {
 }
 BOUNDS = {(f"truncated-{kind}", "delta") for kind in ("laplace", "discrete-laplace")}  # by which the noise is bounded
 ROWS = [(kind, key) for table in (TYPES, MORE) for kind, keys in table.items() for key in keys]
-
-
-def document(kind: str, keys: dict[str, Any]) -> Document:
-    part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if "mechanism" in "".join(keys) else []
-    adjacency = "replace-one" if kind in ("randomized-response", "shuffled-reports") else "add-remove"
-    return {**put(BASE, ("privacy", "adjacency"), adjacency), "mechanism": [*part, {"name": "train", "type": kind, **keys}]}
 
 
 def told(old: Document, new: Document) -> list[str]:
@@ -97,7 +91,7 @@ def told_where_it_lowers(kind: str, key: str) -> None:
         value = keys[key] * 2 if isinstance(value, int) else keys[key]
         keys = {**keys, key: value} if isinstance(value, int) else keys
         value = value // 2 if isinstance(value, int) else value
-    found = told(document(kind, keys), document(kind, {**keys, key: value}))
+    found = told(with_mechanism(kind, keys), with_mechanism(kind, {**keys, key: value}))
     assert bool(found) == (key not in NOISE and (kind, key) not in BOUNDS), (kind, key, found)
     assert all(f"train: {key}" in words for words in found), (kind, key, found)
 
@@ -119,7 +113,7 @@ SCHEMES = [
 @of_each("old, new, expected", SCHEMES)
 def test_another_scheme_is_told(old: Any, new: Any, expected: bool) -> None:
     before, after = ({"noise_multiplier": 40.0, **({} if s is None else {"sampling": s})} for s in (old, new))
-    assert bool(told(document("gaussian", before), document("gaussian", after))) is expected
+    assert bool(told(with_mechanism("gaussian", before), with_mechanism("gaussian", after))) is expected
 
 
 @pytest.mark.long
@@ -130,7 +124,7 @@ def test_a_count_that_goes_is_told_and_one_that_changes_is_not(scheme: str | Non
     words = ("steps",) if scheme is None else ("steps", "epochs")
 
     def entry(**count: int) -> Document:
-        return document("gaussian", {"noise_multiplier": 40.0, **sampling, **count})
+        return with_mechanism("gaussian", {"noise_multiplier": 40.0, **sampling, **count})
 
     for word in words:
         (said,) = told(entry(**{word: 100}), entry())
@@ -140,9 +134,9 @@ def test_a_count_that_goes_is_told_and_one_that_changes_is_not(scheme: str | Non
 
 def test_a_claim_in_a_list_is_told_under_the_name_that_is_written() -> None:
     one, several = ({"sigma": 40.0, "sensitivity": value} for value in (2.0, [1.0, 0.5]))
-    (said,) = told(document("gaussian", one), document("gaussian", several))
+    (said,) = told(with_mechanism("gaussian", one), with_mechanism("gaussian", several))
     assert said.startswith("train: sensitivity 2.0 -> [1.0, 0.5]: ")
-    assert not told(document("gaussian", several), document("gaussian", one))  # dearer
+    assert not told(with_mechanism("gaussian", several), with_mechanism("gaussian", one))  # dearer
 
 
 def test_parts_that_lower_epsilon_only_together_are_told() -> None:

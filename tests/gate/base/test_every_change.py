@@ -23,7 +23,7 @@ from dpcli.gate.term_changes import _compared_keys, keeps_its_width, terms_of, v
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.spec import Spec
 from tests.cases import of_each
-from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
+from tests.gate.changes import BASE, TYPES, judged, put, text_of, with_mechanism
 from tests.inline import toml
 
 OTHER: dict[str, Any] = {
@@ -147,13 +147,6 @@ def test_booleans_are_those_of_the_file(folder: Path) -> None:
     assert "adaptive false -> true" in out
 
 
-def with_type(kind: str) -> Document:
-    part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if kind in ("composed", "repeat-and-select") else []
-    adjacency = "replace-one" if kind in ("randomized-response", "shuffled-reports") else "add-remove"
-    document = put(BASE, ("privacy", "adjacency"), adjacency)
-    return {**document, "mechanism": [*part, {"name": "train", "type": kind, **TYPES[kind]}]}
-
-
 COMPUTED = [kind for kind in TYPES if load(MECHANISMS.registry[kind]).evidence == 2]
 FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TYPES] + [("pure-dp", "post-processing")]
 
@@ -175,7 +168,7 @@ def test_a_change_of_any_type_is_told(folder: Path, pair: tuple[str, str]) -> No
 
 def told_of_a_type(folder: Path, before: str, after: str) -> None:
     """And judged where the new type rests on less."""
-    old, new = with_type(before), with_type(after)
+    old, new = with_mechanism(before, TYPES[before]), with_mechanism(after, TYPES[after])
     new["privacy"] = old["privacy"] = {**old["privacy"], "adjacency": "zero-out"}
     old["mechanism"], new["mechanism"] = (
         [*d["mechanism"], {"name": "other", "type": "pure-dp", "epsilon": 0.1}] for d in (old, new)
@@ -213,7 +206,7 @@ def test_a_list_in_the_place_of_one_value_is_held_to_what_the_entry_rested_on(fo
 
 
 def test_an_entry_is_worth_its_weakest_part() -> None:
-    document = with_type("composed")
+    document = with_mechanism("composed", TYPES["composed"])
     assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 2)
     document["mechanism"][0] = {"name": "part", "type": "zcdp", "rho": 0.1}
     assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 1)

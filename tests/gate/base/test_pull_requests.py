@@ -13,8 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.command import ROOT, dpcli
-from tests.gate.clones import shell
-from tests.gate.repositories import committed, copied, git, submodule
+from tests.gate.repositories import committed, copied, git, shell, submodule
 from tests.gate.samples import GATE, waiver
 
 TEMPLATES = ROOT / "dpcli" / "templates"

@@ -24,6 +24,7 @@ from dpcli.predict.pmixed.projection import ball, clip, mix
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from tests.cases import of_each
 from tests.command import ROOT
+from tests.oracles import hockey_stick
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests/vectors/pmixed.json").read_text())
 ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 3.6, 8.0, 30.0])
@@ -46,10 +47,6 @@ def renyi(p: Floats, q: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         powers = ORDERS[:, None] * np.log(p) + (1.0 - ORDERS[:, None]) * np.log(q)
     return np.asarray(np.logaddexp.reduce(powers, axis=1) / (ORDERS - 1.0))
-
-
-def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
-    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
 def claimed(mechanism: EnsembleMixture, epsilon: float) -> float:
