@@ -181,7 +181,9 @@ def pages() -> dict[str, str]:
     made |= {f"reference/{name}.md": text for name, text in _manual().items()}
     tasks = (f"- [{task.title}]({task.name}.md): {task.summary}\n" for task in TASKS)
     made["how-to/index.md"] = "".join(("# How to\n\n[Install dpcli](../index.md) first.\n\n", *tasks))
-    made["how-to/index.md"] += "- [Recipes](recipes.md): Use dpcli in VS Code, DVC, Hydra and as a GitLab component.\n"
+    made["how-to/index.md"] += (
+        "- [Recipes](recipes.md): Use dpcli in VS Code, DVC, Hydra, as a GitLab component, and a ledger over SSH.\n"
+    )
     made["how-to/recipes.md"] = _text(".github/docs/recipes.md")
     made["reference/python.md"] = _python()
     made["reference/json.md"] = _documents()

@@ -34,7 +34,7 @@ def overspend(pipeline: Path) -> None:
 
 
 def test_a_recipe_is_short() -> None:
-    assert len(FILES) == 6 and all(len(body.splitlines()) <= 20 for _, _, body in BLOCKS)
+    assert len(FILES) == 8 and all(len(body.splitlines()) <= 20 for _, _, body in BLOCKS)
 
 
 @pytest.mark.long
@@ -91,3 +91,45 @@ def test_the_gitlab_component_is_the_template_with_an_input(tmp_path: Path) -> N
     assert job == template
     (include,) = YAML(typ="safe").load(FILES[".gitlab-ci.yml"])["include"]
     assert set(include["inputs"]) == {name} and "/privacy-budget@COMMIT" in include["component"]
+
+
+# What a person asks for, and the words that dpcli is then run with; None if it is not run.
+OVER_SSH = {
+    "": "budget show FILE",
+    "log": "budget log FILE",
+    "spend night": "budget spend FILE - --key sam/night",
+    "reserve 2026-01.a": "budget reserve FILE - --key sam/2026-01.a",
+    "start night": "budget start FILE sam/night",
+    "commit  night": "budget commit FILE sam/night",
+    **dict.fromkeys(
+        (
+            *("spend", "start", "amend night", "void night", "sh", "log night", "spend night more", "spend night --delta 1"),
+            *("show -o", "show --output=x", "spend -", "spend --key=a", "spend ../x", "spend vera/night", "spend vera//night"),
+            *("spend *", "spend a;id", "spend $(id)", "spend `id`", "log; id", "log && id", "spend 'a b'", "spend é", "*", "$(id)"),
+        )
+    ),
+}
+
+
+@pytest.mark.long
+def test_a_ledger_over_ssh_does_what_it_offers_and_no_more(tmp_path: Path) -> None:
+    script, program = tmp_path / "ledger-for", tmp_path / "dpcli"
+    script.write_text(FILES["ledger-for"])
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$*"\n')
+    for path in (script, program):
+        path.chmod(0o755)
+    (place,) = re.findall(r"file=(\S+)", FILES["ledger-for"])
+    for request, words in OVER_SSH.items():
+        set_ = {"SSH_ORIGINAL_COMMAND": request} if request else {}
+        done = subprocess.run(
+            [script, "sam"],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin", **set_},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if words is None:
+            assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("ledger-for: "), request
+        else:
+            assert (done.returncode, done.stdout) == (0, words.replace("FILE", place) + "\n"), (request, done.stderr)

@@ -198,8 +198,9 @@ def plan(
     The ledger decides about each of them, so that no order exceeds a cap. unlock divides what is left of each block into N fair shares,
     and each run that reads the block unlocks one. A run waits until it fits in what is unlocked, and the run with the smallest dominant
     share comes first. A run that needs at most one share of each of its blocks, and is among the first N on them, never waits (Luo et al.
-    2021). dpack prefers the runs that take the smallest shares of what is left on their blocks (Tholoniat et al. 2022), so that more runs
-    fit in most schedules, though not in all. A ledger grants runs in the order of the requests: `dpcli budget reserve` keeps another order.
+    2021); what fewer than N runs leave locked stays unused. dpack prefers the runs that take the smallest shares of what is left on their
+    blocks (Tholoniat et al. 2022), so that more runs fit in most schedules, though not in all. A ledger grants runs in the order of the
+    requests: `dpcli budget reserve` keeps another order.
 
     Exit code 0 if all runs fit, 1 if a run does not fit.
     """

@@ -7,7 +7,8 @@ computed from the schedule and the state of the ledger, and from no output of a 
 * "unlock": Luo et al. 2021, arXiv:2106.15335, Algorithm 1 (DPF). What is left of each block is divided into N fair shares. Each run that
   reads the block unlocks one of them, until all are unlocked. A run waits until it fits in what is unlocked on each of its blocks; of the
   runs that wait, the one with the smallest dominant share comes first. The dominant share is the largest part that the run takes of what
-  was left on a block. Hence a run with a dominant share of at most 1/N, which is among the first N runs on each of its blocks, never waits.
+  was left on a block; of equal ones the earlier run comes first, while the paper compares their next shares. Hence a run with a dominant
+  share of at most 1/N, which is among the first N runs on each of its blocks, never waits.
 * "dpack": Tholoniat et al. 2022, arXiv:2212.13228, Algorithm 1. All runs of the schedule are known, and the one with the smallest sum over
   its blocks of the part that it takes of what is left comes first. Every run counts alike, so its weight is 1. The paper chooses for each
   block the Renyi order at which most runs fit. A ledger has one currency, which is fixed when it is opened, so there is nothing to choose.

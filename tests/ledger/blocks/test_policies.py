@@ -234,5 +234,7 @@ def test_elephants_and_mice_by_the_command(tmp_path: Path) -> None:
     text = dpcli("budget", "plan", url, str(path), "--policy", "unlock", "-o", str(tmp_path / "x.svg"))
     assert "8 of 9 runs fit by unlock, 1 in the order of their days" in text.out and "dpcli budget reserve" in text.out
     assert "8 of 9 by unlock" in (tmp_path / "x.svg").read_text()
+    locked = dpcli("budget", "plan", url, str(path), "--policy", "unlock", "--shares", "100", "-f", "jsonl").out
+    assert locked.count("the run still waits: 9 of the 100 fair shares of the cap are unlocked") == 9
     wrong = dpcli("budget", "plan", url, str(path), "--policy", "dpack", "--shares", "3")
     assert wrong.code == 2 and "--shares: only with --policy unlock, found --policy dpack" in wrong.err
