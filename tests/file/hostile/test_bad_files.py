@@ -68,6 +68,11 @@ def test_not_toml(data: bytes, expected: str) -> None:
     assert said(data) == [f"DP001 {expected}"]
 
 
+def test_the_line_of_a_fault_ends_before_its_carriage_return() -> None:
+    (fault,) = refused(b"format = 1\r\na = = 2\r\n")
+    assert (fault.line, fault.source) == (2, "a = = 2")
+
+
 def test_too_large() -> None:
     assert said(b"#" * (MAX_BYTES + 1)) == ["DP001 0:0 expected a file of at most 1024 KiB, found more"]
 
