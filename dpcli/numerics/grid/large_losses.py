@@ -188,11 +188,11 @@ class OtherCells(NamedTuple):
     spacing: float
     start: int
     tails: Tails
-    count: int
+    copies: int
 
     def lattice(self, tilt: float) -> Lattice:
         """Return all cells as a tilted lattice."""
-        return discretise(self.tails, self.start, self.spacing, tilt, self.count)
+        return discretise(self.tails, self.start, self.spacing, tilt, self.copies)
 
 
 def others_on(others: Others, spacing: float, tilt: float, log_rare: float) -> list[OtherCells]:
@@ -415,7 +415,7 @@ def _parts(
     cells: Sequence[tuple[StepCells, int]], others: Sequence[OtherCells], cut: int, numbers: Sequence[int], tilt: float
 ) -> list[tuple[Lattice, int]]:
     """Return the lattices of one term, with how often each is added. numbers: how many losses of each kind are large."""
-    parts = [(other.lattice(tilt), other.count) for other in others]
+    parts = [(other.lattice(tilt), other.copies) for other in others]
     for (each, n), k in zip(cells, numbers, strict=True):
         parts += [
             (each.lattice(first, end, tilt), copies)
@@ -471,7 +471,7 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
         low, high, _ = _window(_parts(coarse.cells, others, plan.cut, numbers, tilt), epsilon)
         ranges.append((high - low) / coarse.spacing)
-    steps = sum(n for _, n in coarse.cells) + sum(other.count for other in others)
+    steps = sum(n for _, n in coarse.cells) + sum(other.copies for other in others)
     cells = len(coarse.cells) * coarse.size + sum(len(other.tails.p_above) for other in others)
     spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
     work = cells * (8.0 + 4.0 * len(ranges)) + (2.0 * len(coarse.cells) + len(others) + 2.0) * math.fsum(ranges)
@@ -485,14 +485,14 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
 
 
 def large_losses(
-    losses: Sequence[tuple[Loss, int]], log_delta: float, epsilon: float | None = None
+    losses: Sequence[tuple[object, int]], log_delta: float, epsilon: float | None = None
 ) -> tuple[LargeLosses, float] | None:
     """Return bounds on delta near the epsilon at which it is about e^log_delta, and that epsilon; None if the method does not apply.
 
     epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
     """
     steps: list[tuple[RisingLoss, int]] = [(loss, n) for loss, n in losses if hasattr(loss, "cut")]  # type: ignore[misc]
-    rest: Others = [(loss, n) for loss, n in losses if not hasattr(loss, "cut")]
+    rest: Others = [(loss, n) for loss, n in losses if not hasattr(loss, "cut")]  # type: ignore[misc]
     count = sum(n for _, n in steps)
     if not steps or _most_large(len(steps)) < 1:
         return None
