@@ -53,11 +53,11 @@ def law_of(release: QueryRelease) -> NoiseLaw:
 
 
 def noise_alone(query: Query) -> str:
-    """Return what the intervals of an answer cover, and the stated bounds on a unit, beyond which its rows are left out."""
+    """Return what the intervals of an answer cover, and the stated bounds on a unit, whose effect they do not cover."""
     stated = (("max_groups", query.max_groups), ("max_rows", query.max_rows))
     bounds = " and ".join(f"{name} = {bound:,}" for name, bound in stated if bound is not None)
-    of_unit = f" (of one unit, those beyond {bounds})" if bounds else ""
-    return f"intervals cover the noise, but not rows that were left out{of_unit} or values that were clamped to their bounds"
+    of_unit = f", nor the effect of {bounds} on units with more" if bounds else ""
+    return f"intervals cover the noise, but not rows that were left out or values that were clamped to their bounds{of_unit}"
 
 
 def additive_answer(

@@ -126,8 +126,8 @@ class Query:
     max_rows: Annotated[
         int | None,
         Key(
-            "largest number of rows of one unit that count in each key; further rows are left out at random, and a sum, mean or variance "
-            "counts max_rows times the mean of all of them; default 1 if max_contributions is 1",
+            "largest number of rows of one unit that count in each key; further rows are left out at random, but a sum, mean or variance "
+            "counts max_rows times the mean of the unit's rows; default 1 if max_contributions is 1",
             COUNT,
         ),
     ] = None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Total
-from dpcli.release.documents.release import plan_document, statement
+from dpcli.release.documents.release import disclosed, plan_document, statement
 from dpcli.release.documents.stability import document
 from dpcli.release.noise import selection
 from dpcli.release.noisy_answers import noise_alone
@@ -75,6 +75,24 @@ def test_an_interval_names_the_bounds_beyond_which_rows_are_left_out() -> None:
         for bound in ("max_groups", "max_rows"):
             value = getattr(one.query, bound)
             assert (f"{bound} = {value}" in told) == (value is not None), table
+
+
+@pytest.mark.long
+def test_a_statement_says_of_which_answers_rows_are_not_drawn(tmp_path: Path) -> None:
+    count, total, *means = (
+        {"name": f"q{place}", "epsilon": 1.0, **table}
+        for place, table in enumerate(
+            [
+                {"measure": "count", "max_rows": 2},
+                {"measure": "sum", "column": "spent", "max_total": 900},
+                *({"measure": measure, "column": "age", "max_rows": 2} for measure in ("sum", "mean", "variance")),
+            ]
+        )
+    )
+    told = "max_rows times their mean, rounded at random", "adds up all its rows"
+    for tables, said in (([count], []), ([count, total], [1]), *(([mean], [0]) for mean in means), ([total, *means], [0, 1])):
+        clipping = disclosed(plan(tmp_path, *tables), ()).clipping or ""
+        assert [place for place, words in enumerate(told) if words in clipping] == said, (clipping, tables)
 
 
 @pytest.mark.long
