@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import up
 from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
@@ -20,8 +23,8 @@ from dpcli.ledger.state import LedgerState, Run
 class Remaining:
     """The spent and the remaining parts of a cap.
 
-    The spending is not converted into an epsilon. The moment at which somebody looks at it may depend on outputs, and only the cap bounds
-    the loss at such a moment.
+    The spending is not converted into an epsilon. The moment at which somebody looks at it may depend on outputs. Only the cap and an
+    `Odometer` bound the loss at such a moment.
 
     Attributes:
         spent, reserved, left: Shares of the cap, for the amount with the largest share. In declared mode they are shares of the number of
@@ -39,6 +42,40 @@ class Remaining:
     planned: float | None
     like_last: int | None
     pure: float
+
+
+@dataclass(frozen=True, slots=True)
+class Odometer:
+    """Bounds on what was spent so far, each at the ledger's delta.
+
+    Attributes:
+        epsilon: The bound at every moment, also at one that is chosen from the outputs (dpcli.ledger.filters.odometer).
+        if_fixed: The epsilon of the same costs if their sum at this moment had been fixed before the first output.
+    """
+
+    epsilon: float
+    if_fixed: float
+
+
+def odometer(state: LedgerState) -> Odometer:
+    """Return the odometer of a dataset. With blocks, it bounds what any unit has lost, whichever blocks its records lie in.
+
+    Raises:
+        InputError: The ledger is in declared mode, which has no filter.
+        LedgerError: The dataset has moved, so that it may have been charged elsewhere, or is a copy that is not open yet.
+    """
+    state.refuse_moved()
+    terms = state.open_terms()
+    if terms.mode == "declared":
+        raise InputError(
+            f'--odometer: expected a ledger with a privacy filter, found the declared set of "{state.dataset}", whose certified epsilon '
+            f"{up(float((terms.certified or {})['epsilon']))} holds at every moment"
+        )
+    rule, spent = terms.the_filter, state.fullest().spent
+    if terms.family is not None:
+        units = Decimal(terms.family.max_blocks ** (rule.group_power or 0))  # it is 1 if a cost has a delta
+        spent = {name: amounts.EXACT.multiply(value, units) for name, value in spent.items()}
+    return Odometer(rule.odometer(spent, terms.delta), rule.epsilon(spent, terms.delta))
 
 
 def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:

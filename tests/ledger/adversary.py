@@ -21,6 +21,7 @@ from dpcli.ledger.amounts import Amounts
 
 STEP = 0.02  # of the grid of losses
 Losses = NDArray[np.float64]
+Telling = Callable[[float, Losses], Losses]  # what an end with these losses counts for, where that epsilon is claimed
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def worst(
 
     @cache
     def value(counts: tuple[int, ...], cap: int) -> Losses:
-        found = _told(epsilons[cap], grid)
+        found = given_away(epsilons[cap], grid)
         for other in raises(cap):
             found = np.maximum(found, value(counts, other))
         for i, attempt in enumerate(attempts):
@@ -82,15 +83,33 @@ def worst(
     return float(value((0,) * len(attempts), 0)[len(grid) // 2])
 
 
-def staged(stages: Sequence[Sequence[Attempt]], epsilons: Sequence[float], widest: float) -> float:
-    """The largest E (1 - e^(epsilon - L))+ of who runs one attempt of each stage, in their order, and goes on or stops after any of them.
-
-    epsilons: what is claimed where that is the end, for each stage.
-    """
+def at_any_moment(
+    attempts: Sequence[Attempt], cap: Amounts, claimed: Callable[[Amounts], float], told: Telling, widest: float
+) -> float:
+    """The largest E told(epsilon, L) over all policies within a cap, where epsilon is what is claimed of the costs at the end."""
     grid = _grid(widest)
-    value = _told(epsilons[-1], grid)
+
+    @cache
+    def value(counts: tuple[int, ...]) -> Losses:
+        result = told(claimed(_spent(attempts, counts)), grid)
+        for i, attempt in enumerate(attempts):
+            more = tuple(count + (i == j) for j, count in enumerate(counts))
+            if amounts.exceeded(_spent(attempts, more), cap) is None:
+                result = np.maximum(result, _after(attempt, value(more)))
+        return result
+
+    return float(value((0,) * len(attempts))[len(grid) // 2])
+
+
+def staged(stages: Sequence[Sequence[Attempt]], epsilons: Sequence[float], widest: float, told: Telling | None = None) -> float:
+    """The largest E told(epsilon, L) of who runs one attempt of each stage, in their order, and goes on or stops after any of them.
+
+    epsilons: what is claimed where that is the end, for each stage. told: `given_away` if None.
+    """
+    grid, told = _grid(widest), told or given_away
+    value = told(epsilons[-1], grid)
     for stage, epsilon in zip(reversed(stages[1:]), reversed(epsilons[:-1]), strict=True):
-        value = np.maximum(_told(epsilon, grid), np.maximum.reduce([_after(attempt, value) for attempt in stage]))
+        value = np.maximum(told(epsilon, grid), np.maximum.reduce([_after(attempt, value) for attempt in stage]))
     return float(max(_after(attempt, value)[len(grid) // 2] for attempt in stages[0]))
 
 
@@ -98,9 +117,14 @@ def _grid(widest: float) -> Losses:
     return STEP * np.arange(-round(widest / STEP), round(widest / STEP) + 1)
 
 
-def _told(epsilon: float, grid: Losses) -> Losses:
-    """What an end gives away at epsilon."""
-    return np.maximum(0.0, -np.expm1(epsilon - grid))
+def given_away(epsilon: float, losses: Losses) -> Losses:
+    """What an end gives away at epsilon: (1 - e^(epsilon - L))+."""
+    return np.maximum(0.0, -np.expm1(epsilon - losses))
+
+
+def exceeded(epsilon: float, losses: Losses) -> Losses:
+    """1 where the loss is above epsilon, so that its mean is the probability that the loss ever is."""
+    return (losses > epsilon + 1e-9).astype(np.float64)
 
 
 def _after(attempt: Attempt, value: Losses) -> Losses:

@@ -155,6 +155,20 @@ def test_show_is_one_glance(ledger: str, run: str) -> None:
     assert lines[-1] == "largest pure epsilon that fits in one run: 0.90000"
 
 
+def test_show_with_an_odometer(ledger: str, run: str) -> None:
+    for key in ("first", "second"):
+        budget("spend", ledger, run, "--key", key)
+    lines = budget("show", ledger, "--odometer").out.splitlines()
+    assert [line.rsplit(maxsplit=2)[1:] for line in lines[3:7]] == [
+        ["epsilon", "delta"],
+        ["0.20000", "1e-06"],
+        ["1.0", "1e-06"],
+        ["0.20000", "1e-06"],
+    ]
+    assert json.loads(budget("show", ledger, "--odometer", "-f", "json").out)["odometer"].keys() == {"epsilon", "epsilon_if_fixed"}
+    assert "odometer" not in json.loads(budget("show", ledger, "-f", "json").out)
+
+
 def test_verify_and_anchor(ledger: str, run: str, tmp_path: Path) -> None:
     old = Path(ledger).read_bytes()
     budget("spend", ledger, run, "--key", "a")

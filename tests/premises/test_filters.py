@@ -30,18 +30,31 @@ def charged(rule: Filter) -> int:
     return int(min(caps[name] // value for name, value in cost.items() if value > Decimal(0)))
 
 
-def profile(runs: int) -> float:
-    """The delta at EPSILON of so many runs: of k answers that point one way the loss is (2 k - runs) EACH."""
+def losses_of(runs: int) -> list[tuple[float, float]]:
+    """Each loss of so many runs and its probability: of k answers that point one way the loss is (2 k - runs) EACH."""
     true = 1.0 / (1.0 + math.exp(-EACH))
-    chances = [math.comb(runs, k) * true**k * (1.0 - true) ** (runs - k) for k in range(runs + 1)]
-    return sum(p * max(0.0, 1.0 - math.exp(EPSILON - (2 * k - runs) * EACH)) for k, p in enumerate(chances))
+    return [((2 * k - runs) * EACH, math.comb(runs, k) * true**k * (1.0 - true) ** (runs - k)) for k in range(runs + 1)]
+
+
+def profile(runs: int) -> float:
+    """The delta at EPSILON of so many runs."""
+    return sum(p * max(0.0, 1.0 - math.exp(EPSILON - loss)) for loss, p in losses_of(runs))
+
+
+def above_odometer(rule: Filter, runs: int, paid: int) -> float:
+    """The probability that the loss of so many runs is above what the odometer says of those that were charged."""
+    cost = amounts.read(rule.cost(pipeline("pure-dp", "epsilon", EACH), 0.0).amounts)
+    said = rule.odometer({name: value * paid for name, value in cost.items()}, DELTA)
+    return sum(p for loss, p in losses_of(runs) if loss > said + 1e-9)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_what_is_not_charged_exceeds_the_cap(name: str) -> None:
-    """Ten runs for each that is charged."""
-    runs = charged(opened_filter(name, EPSILON, DELTA, {}))
+    """Ten runs for each that is charged: the cap and the odometer are exceeded."""
+    rule = opened_filter(name, EPSILON, DELTA, {})
+    runs = charged(rule)
     assert profile(runs) <= DELTA < profile(10 * runs)
+    assert above_odometer(rule, runs, runs) <= DELTA < above_odometer(rule, 10 * runs, runs)
 
 
 @pytest.mark.parametrize("name", FILTERS)

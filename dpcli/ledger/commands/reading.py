@@ -26,17 +26,29 @@ from dpcli.ledger.plugin import POLICIES
 pictured_options = output_options("text", "total", "records", PICTURES)
 
 
-@subcommand("show", ledger_argument, dataset_option, pictured_options)
-def show(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
+@subcommand(
+    "show",
+    ledger_argument,
+    dataset_option,
+    click.option(
+        "--odometer",
+        is_flag=True,
+        help="Also show an epsilon of what was spent so far that holds at every moment, even one chosen from outputs.",
+    ),
+    pictured_options,
+)
+def show(ledger: str, dataset: str | None, odometer: bool, format_: str, outputs: tuple[str, ...]) -> int:
     """Show what the dataset of LEDGER has spent: a bar, the share of each run, and how many more runs like the last one fit.
 
     -o x.svg draws a picture (also .png and .vl.json). It shows the used share of each block's cap, days as a calendar. Without blocks, it
     shows what remained of the cap by date. -o x.html is a page with both, and a table behind each picture.
+
+    --odometer is at the ledger's delta. dpcli-ledger(7) says what it means, and why it may exceed the cap.
     """
     from dpcli.ledger.documents.ledger_balance import balance_document, picture
 
     with opened_ledger(ledger, dataset) as book:
-        document = balance_document(book, wants("html", format_, outputs))
+        document = balance_document(book, wants("html", format_, outputs), odometer)
         return emit_pictured(document, lambda: picture(book), format_, outputs)
 
 

@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
-from dpcli.ledger.balance import Remaining, remaining_room, share_of
+from dpcli.ledger.balance import Odometer, Remaining, odometer, remaining_room, share_of
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
@@ -41,13 +41,18 @@ SHOWN_RUNS = 20  # largest number of runs in the table; the log shows all runs
 LONGEST_REASON = 80  # characters of a reason in the table
 
 
-def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
+def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool = False) -> Document:
     """Return the document of a dataset's balance and runs.
 
     Args:
         pictured: Whether the document contains the pictures of the ledger, and their tables.
+        with_odometer: Whether it contains what may be said of the spending at this moment.
+
+    Raises InputError or LedgerError if it is to contain an odometer, and the ledger has none.
     """
     state, now = ledger.state(), ledger.now()
+    reading = odometer(state) if with_odometer else None
+    readings = (_odometer_table(state, reading),) if reading else ()
     remaining = remaining_room(state)
     all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs: there may be many
     table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
@@ -56,16 +61,43 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
     subject = "declared runs" if state.open_terms().mode == "declared" else "cap"
     return Document(
         headline(state, remaining),
-        {"schema": "dpcli/budget/v2", **terms_data(state), **balance_data(state), "runs": all_runs, "exit_code": 0},
+        {
+            "schema": "dpcli/budget/v2",
+            **terms_data(state),
+            **balance_data(state),
+            **({"odometer": {"epsilon": reading.epsilon, "epsilon_if_fixed": reading.if_fixed}} if reading else {}),
+            "runs": all_runs,
+            "exit_code": 0,
+        },
         _verdict(remaining),
-        tables=(*((table,) if state.charges else ()), *(numbers for _, numbers in pictures if numbers.rows)),
+        tables=(*readings, *((table,) if state.charges else ()), *(numbers for _, numbers in pictures if numbers.rows)),
         notes=outlook,
         total=share_spent_text(state),
         records=all_runs,
         title=f"budget of {ledger.dataset}",
         pictures=tuple(chart for chart, _ in pictures),
-        details=(_bar(remaining, subject), *calendar(state), "", *aligned_lines(table), "", *outlook),
+        details=(
+            _bar(remaining, subject),
+            *calendar(state),
+            "",
+            *(line for numbers in readings for line in (*aligned_lines(numbers), "")),
+            *aligned_lines(table),
+            "",
+            *outlook,
+        ),
     )
+
+
+def _odometer_table(state: LedgerState, reading: Odometer) -> Table:
+    """Return the table of what may be said of the spending: at any moment, of all runs, and at a moment that was fixed beforehand."""
+    guaranteed = "none" if state.guaranteed is None else repr(state.guaranteed)
+    rows = (
+        ("so far, at any moment, even one chosen from outputs (odometer)", up(reading.epsilon)),
+        ("all runs together, those to come included (cap)", guaranteed),
+        ("so far, if this sum of costs had been fixed before the first output", up(reading.if_fixed)),
+    )
+    delta = repr(state.open_terms().delta)
+    return Table("odometer", ("spent", "epsilon", "delta"), tuple((*row, delta) for row in rows), frozenset({1, 2}))
 
 
 def _verdict(remaining: Remaining) -> Literal["pass", "warn", "fail"]:

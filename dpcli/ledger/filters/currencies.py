@@ -24,6 +24,7 @@ from dpcli.ledger.filters.filter import (
     require_finite,
     steps_of,
 )
+from dpcli.ledger.filters.odometer import loss_at_any_moment, loss_at_one_order
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import renyi_epsilon, zcdp_epsilon
@@ -60,6 +61,9 @@ class ApproxFilter(Filter):
         return left  # a pure epsilon is charged as it is stated
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return float_above(amounts["epsilon"])
+
+    def odometer(self, amounts: Amounts, delta: float) -> float:
         return float_above(amounts["epsilon"])
 
 
@@ -110,6 +114,9 @@ class AdvancedFilter(Filter):
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(float_above(amounts["half_squares"]))
 
+    def odometer(self, amounts: Amounts, delta: float) -> float:
+        return loss_at_any_moment(float_above(amounts["half_squares"]), self.slack)
+
     def _epsilon(self, total: float) -> float:
         return (total + 2.0 * math.sqrt(total * -math.log(self.slack))) * (1.0 + 1e-14)
 
@@ -143,6 +150,9 @@ class ZcdpFilter(Filter):
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(float_above(amounts["rho"]), delta) if amounts["rho"] else 0.0
+
+    def odometer(self, amounts: Amounts, delta: float) -> float:
+        return loss_at_any_moment(float_above(amounts["rho"]), delta)
 
     def _epsilon(self, rho: float, delta: float) -> float:
         return zcdp_epsilon(rho, delta) * (1.0 + 1e-13)
@@ -216,6 +226,9 @@ class RdpFilter(Filter):
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(float_above(amounts["rdp"]), delta) if amounts["rdp"] else 0.0
 
+    def odometer(self, amounts: Amounts, delta: float) -> float:
+        return loss_at_one_order(self.order - 1.0, float_above(amounts["rdp"]), delta)
+
     def _epsilon(self, rdp: float, delta: float) -> float:
         return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
 
@@ -265,6 +278,9 @@ class GdpFilter(Filter):
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return _gaussian_epsilon(float_above(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0
+
+    def odometer(self, amounts: Amounts, delta: float) -> float:
+        return loss_at_any_moment(0.5 * float_above(amounts["mu_squared"]), delta)
 
 
 def _gaussian_epsilon(square: float, delta: float) -> float:

@@ -132,6 +132,13 @@ class Filter(Protocol):
         """Return an upper bound on the epsilon, at the ledger's `delta`, of runs whose costs sum to `amounts`."""
         ...
 
+    def odometer(self, amounts: Amounts, delta: float) -> float:
+        """Return the epsilon of the odometer (dpcli.ledger.filters.odometer) at the ledger's `delta`, rounded up.
+
+        The runs that are charged so far cost `amounts`. The result holds at every moment, also at one that is chosen from outputs.
+        """
+        ...
+
 
 def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
     """Return the filter that an opening entry names. Raises InputError if it is unknown."""

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.ledger.amounts import cost_text
+from dpcli.ledger.balance import odometer
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical, digest, seal
 from dpcli.ledger.checkpoint import checkpoint_content
@@ -90,8 +91,11 @@ def test_no_unit_is_above_the_cap(
             state = then
             made.append((set(window), Fraction(cost[amount])))
             spent = {block: spent[block] + (made[-1][1] if block in window else 0) for block in blocks}
+    said = odometer(state).epsilon
     for unit in units(blocks, most):
-        assert sum(len(window & unit) ** POWERS[amount] * cost for window, cost in made) <= whole[amount]
+        total = sum((len(window & unit) ** POWERS[amount] * cost for window, cost in made), Fraction(0))
+        assert total <= whole[amount]
+        assert found.the_filter.odometer({amount: Decimal(cost_text(float(total)))}, found.delta) <= said * (1.0 + 1e-12)
     assert each * most ** POWERS[amount] <= whole[amount] <= each * most ** POWERS[amount] * (1 + Fraction(1, 10**15))
 
 
