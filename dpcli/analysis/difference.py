@@ -224,7 +224,7 @@ def _word(value: Any) -> str:
 
 def _priced(change: Change, tables: Tables, first: Account) -> Priced:
     """Return the cost of a change to `tables`, whose account is `first`. If the changed file is refused, the cost says why."""
-    if change.free:
+    if change.free and not first.pipeline.privacy.adaptive:  # the epsilon of an adaptive file is its cap
         return Priced(change, first.upper, 0.0)
     try:
         pipeline = replace(_pipeline(change.applied(tables)), path=first.pipeline.path)
@@ -400,8 +400,8 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
 def _free(edit: Edit) -> bool:
     """Return whether the key that is edited counts as one on which no epsilon depends.
 
-    Such keys are descriptions, the sections of other commands, and delta, since all epsilons are compared at one delta. Caps count too,
-    although the epsilon of an adaptive file is its cap.
+    Such keys are descriptions, the sections of other commands, and delta, since all epsilons are compared at one delta. Caps count too: only
+    the epsilon of an adaptive file, all of whose changes are priced, depends on them.
     """
     if edit.section in LISTS:
         return edit.keys == ("description",)

@@ -184,6 +184,12 @@ def test_names_caps_and_sections_are_free(compare) -> None:  # type: ignore[no-u
     assert len(found.priced) == 5
 
 
+def test_the_cap_of_an_adaptive_file_costs_what_it_allows(compare) -> None:  # type: ignore[no-untyped-def]
+    before = edited(("delta = 1e-5\n", "delta = 1e-5\nadaptive = true\n[budget]\nepsilon = 3.0\ndelta = 1e-5\n"))
+    (one,) = compare(edited(("epsilon = 3.0", "epsilon = 6.0"), text=before), before).priced
+    assert (one.change.edits[0].key, one.epsilon, one.increase) == ("budget.epsilon", 6.0, 3.0)
+
+
 def test_without_delta_in_the_first_file_the_second_decides(compare) -> None:  # type: ignore[no-untyped-def]
     found = compare(BASE, before=edited(("delta = 1e-5\n", "")))
     assert found.before.delta == 1e-5

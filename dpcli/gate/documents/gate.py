@@ -187,9 +187,9 @@ def _sheet_row(file: Judged) -> tuple[Value, ...]:
 
 
 def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a file in the table of changes. A change without an effect on epsilon is shown only if it is in a mechanism."""
+    """Yield the rows of a file in the table of changes. A change of a key without an effect is shown only if it is in a mechanism."""
     for priced in file.changes:
-        if not priced.change.free or priced.change.edits[0].section == "mechanism":
+        if priced.increase or not priced.change.free or priced.change.edits[0].section == "mechanism":
             epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
             yield (file.path, edits_in_words(priced), epsilon, priced.reason or signed(priced.increase))
 
