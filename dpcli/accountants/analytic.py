@@ -38,7 +38,7 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Return mu of the composition, rounded to nearest. Raises NotRepresentable if a mechanism has no mu."""
+        """Return mu of the composition, rounded neither up nor down. Raises NotRepresentable if a mechanism has no mu."""
         return composed_mu(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:

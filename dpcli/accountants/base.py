@@ -1,9 +1,9 @@
 """Accountants and privacy profiles. An accountant is a function from a composition to its privacy profile, with a few facts about it.
 
 A *composition* is a list of steps, each a mechanism with the number of its runs. Its *privacy profile* is delta as a function of epsilon,
-or epsilon as a function of delta; each value is a `Bound`. An accountant that cannot bound a mechanism raises NotRepresentable, and the
-others answer: it never returns a guess. `checked` guards every number that leaves. An accountant that is not `sound` is shown, and decides
-nothing.
+or epsilon as a function of delta; each value is a `Bound`. An accountant that has no answer raises NotRepresentable, and others may have
+one. `checked` refuses a number that cannot be a bound. An accountant that is not `sound` returns an approximation, which is shown and
+decides nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PrivacyProfile:
     def shares(self, delta: float) -> tuple[float, ...]:
         """Return each step's share of the quantity that this accountant adds up, at `delta`.
 
-        The shares add up to 1, or are all 0 if the quantity is 0. Raises NotRepresentable if there is no bound at `delta`.
+        The shares add up to 1, or are all 0 if the quantity is 0. May raise NotRepresentable if there is no bound at `delta`.
         """
         raise InternalError(f"{type(self).__name__} has no shares")
 
@@ -345,7 +345,7 @@ def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]
 
 
 def rho_of(steps: Steps) -> float:
-    """Return the sum of the stated rho (zCDP) of all runs, rounded up. Raises NotRepresentable if a mechanism has no rho."""
+    """Return the sum of the rho (zCDP) of all runs, rounded up. Raises NotRepresentable if a mechanism has no rho."""
     steps = merged(steps)
     rhos = views(steps, lambda mechanism: mechanism.zcdp())
     return total((count, rho) for (_, count), rho in zip(steps, rhos, strict=True))

@@ -1,9 +1,10 @@
 """The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget.
 
 A pipeline becomes *charges* (mechanisms with the number of their runs), a *panel* of accountants bounds their composition, and the smallest
-sound upper bound is the *headline*. Either delta is fixed and epsilon bounded, or the reverse (`quantity` and `at`). `account` fills the
-whole table; `headline` does less work for the same headline, and the gate, the ledger and training use it. Lower bounds are shown only if
-the dominating pairs are attained (`attained`): otherwise the file may cost less.
+sound upper bound (for an adaptive pipeline, the cap) is the *headline*. Either delta is fixed and epsilon bounded, or the reverse
+(`quantity` and `at`). `account` fills the whole table; `headline` does less work for the same headline, and the gate, the ledger and
+training use it. If the dominating pairs need not be attained (`attained`), a lower bound comes from other mechanisms that the file allows
+and that attain theirs (inquiry.py), or there is none.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError if no delta is stated or one is out of range."""
+    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError if delta is missing or a value is invalid."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)

@@ -1,8 +1,8 @@
 """The rows of an account: for each accountant, a bound on the cost, or the reason why there is no bound.
 
-A *certified* row has an upper and a lower bound from a sound accountant. Lower bounds count only if the pipeline attains its dominating
-pairs (`without_lower`). If a certified lower bound exceeds another accountant's upper bound, one of them is wrong: `cross_check` then stops
-with an InternalError, and no number is printed.
+A *certified* row has an upper and a lower bound from a sound accountant. Lower bounds of pairs that the pipeline need not attain are
+removed (`without_lower`). If a certified lower bound exceeds another sound upper bound by more than rounding, one of them is wrong:
+`cross_check` then stops with an InternalError, and no number is printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The comparison of a pipeline's cost with its budget: with a cap on epsilon at a delta, and with a cap on rho (zCDP).
 
-A cost that cannot be certified gives the verdict "unknown", which counts as over the budget. Costs are upper bounds; a cost may exceed its
-cap only by what the rounding of sums explains (ROUNDING), since a file that was calibrated to a cap must pass it.
+A cost that cannot be certified gives the verdict "unknown", which counts as over the budget. Costs are upper bounds. Only a total rho may
+exceed its cap, by what the rounding of sums explains (ROUNDING), since a file that was calibrated to the cap must pass it.
 """
 
 from __future__ import annotations

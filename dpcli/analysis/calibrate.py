@@ -2,8 +2,8 @@
 
 `BoundByValue` is the bound as a function of the value, and calibration_search.py searches it for the crossing of the target. No answer
 relies on there being only one: the bound at the returned value was computed there. *Targets* are the keys that get the value; keys that
-share a ratio get different numbers. A value at which every accountant refuses counts as inf, that is, as missing the target. The next
-cheaper value is reported with its own bound, to show that the answer is not loose.
+share a ratio may get different numbers. A value at which every accountant refuses counts as inf, that is, as missing the target. The
+nearest cheaper value that was seen to miss it, if any, is reported with its own bound.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 calibrate.py searches; this module decides what is searched for: the keys with the value "calibrate" (the *targets*), or the parameter that
 a flag names, and the *goal*, which is an epsilon, another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the
-answer into the file without touching its comments. It must not change a number that another entry reads too. The classical formula is
-printed for comparison only; dpcli never uses it.
+answer into the file without touching its comments. It must not change a number that another entry reads too. The classical formula is for
+comparison only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A search on a grid of numbers for the cheapest value that meets a target, and for the next cheaper value, which misses the target.
+"""A search on a grid of numbers for the cheapest value that meets a target, and for the nearest cheaper value that misses it.
 
 The grid has the numbers with seven significant digits or, for a count, the whole numbers. A value *meets* the target if its upper bound was
 computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it by interpolation and

@@ -2,7 +2,8 @@
 
 A file is compared as TOML tables. An *edit* is one key with its old and its new value; a *change* is a set of edits that are valid only
 together, such as `steps` in place of `epochs`. `dpcli diff` prints the changes, and the gate blames a rise of epsilon on them. So no edit
-may be lost: an edit of an unknown kind is its own change, and only keys on which no epsilon depends (`_free`) are left unpriced.
+may be lost: an edit of an unknown kind is its own change. Keys that `_free` names cost 0 without a computation; beyond MOST_PRICED changes,
+costs are unknown.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Edit:
 
     @property
     def section(self) -> str:
-        """The section of the file, such as "mechanism" or "privacy"."""
+        """The section of the file, such as "mechanism" or "privacy", or the top-level key."""
         return self.path[0]
 
     @property
@@ -67,7 +68,7 @@ class Edit:
 
     @property
     def keys(self) -> Path:
-        """The path of the key within its table, such as ("sampling", "rate"); empty if the edit adds or removes the table."""
+        """The path of the key within its table, such as ("sampling", "rate"); empty for a whole table or a top-level key."""
         return self.path[2:] if self.section in LISTS else self.path[1:]
 
     @property
@@ -101,7 +102,7 @@ class Change:
 
     @property
     def free(self) -> bool:
-        """Return whether the change can never affect epsilon at a given delta."""
+        """Return whether all keys that change count as keys on which no epsilon depends."""
         return all(map(_free, self.edits))
 
 
@@ -397,10 +398,10 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
 
 
 def _free(edit: Edit) -> bool:
-    """Return whether no epsilon depends on the key that is edited.
+    """Return whether the key that is edited counts as one on which no epsilon depends.
 
-    This is true of descriptions, caps and the sections of other commands. It is true of delta, since all epsilons are compared at one
-    delta.
+    Such keys are descriptions, the sections of other commands, and delta, since all epsilons are compared at one delta. Caps count too,
+    although the epsilon of an adaptive file is its cap.
     """
     if edit.section in LISTS:
         return edit.keys == ("description",)

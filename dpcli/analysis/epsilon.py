@@ -1,8 +1,8 @@
 """The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples).
 
 Settings with equal noise and rate share work: one contour integral (numerics/contour) answers many pairs of steps and delta, and as epsilon
-grows with the steps, bounds at two numbers of steps hold for all between them. An interval that is wider than the tolerance is computed
-again by itself. `upper` is what may be claimed; `lower` says how much of it is due to the computation.
+grows with the steps, bounds at two numbers of steps hold for all between them. Settings whose intervals are wider than CLOSE are computed
+again without sharing, as many as the tolerance needs. `upper` is what may be claimed.
 """
 
 from __future__ import annotations

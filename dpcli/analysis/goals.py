@@ -28,7 +28,7 @@ ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a 
 
 
 class Goal(Protocol):
-    """A quantity that decreases as noise grows, and the largest value that it may have. Calibration measures it at one noise after another.
+    """A quantity that decreases as noise grows, and the largest value that it may have. Calibration measures it at one value after another.
 
     quantity: name of the quantity in files.
     target: largest permitted value.

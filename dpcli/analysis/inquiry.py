@@ -41,7 +41,7 @@ GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enou
 # Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants.
 GRID_SECONDS, GRID_SECONDS_ALONE, GRID_SECONDS_NAMED = 0.1, 1.0, 4.0
 
-ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # factors by which (order - 1) is multiplied, one after the other
+ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # shares of (informative order - 1) that are tried, one after the other
 ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)  # Renyi orders among which the informative one is chosen
 
 

@@ -1,8 +1,8 @@
 """The keys that a calibration solves for: the key of each parameter, the entries that get its value, and a pipeline with a value.
 
 A *parameter* is what the user asks for, such as "noise"; a *target* is a mechanism with the key that gets the value, such as sigma. Several
-targets get one ratio of noise to sensitivity, divided by their weights. Entries that share a sample change together, as they must agree on
-how it is drawn. A type whose cost may rise with more noise is no candidate.
+noises get one ratio of noise to sensitivity, divided as their weights say (`noise_divisors`). Keys of a shared sample change in all of its
+entries, as these must agree on how it is drawn. The noise of a type whose cost may rise with more noise is no candidate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The [audit] table of a pipeline file, which sets how the program behind the file is audited.
 
-The kinds of audit are those of audit_run.py: one-run, two-run and replay; a key that another kind reads is refused. Whatever decides the
-verdict (guesses, threshold, trials, confidence) is stated here, before the first score is known: a setting that was chosen after a look at
-the scores would prove nothing.
+The kinds of audit are those of audit_run.py: one-run, two-run and replay; in a file that states its kind, a key that only another kind
+reads is refused. Whatever decides the verdict (guesses, threshold, trials, confidence) is stated here, before the first score is known: a
+setting that was chosen after a look at the scores would prove nothing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A *canary* is a record that a fair coin put into the run or left out; a guess says which. The rates of a test are its false positive rate
 and its false negative rate. Every bound holds except with a probability `significance`, which the caller divides among the tests that it
-makes. Counts are rounded against the attack and bounds down, so that a private program is accused with at most that probability. Bounds
-that assume a Gaussian trade-off curve prove nothing about other programs, and never decide alone.
+makes. Bounds are rounded down, so that a private program is accused with at most that probability. Bounds that assume a Gaussian trade-off
+curve prove nothing about other programs, and never decide.
 """
 
 from __future__ import annotations

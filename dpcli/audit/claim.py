@@ -1,8 +1,8 @@
 """The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim.
 
 A file claims more than its headline: every pair on its privacy profile. A claim is about the change that the audit makes; if the file's
-adjacency differs, the claim is converted to as many changes as needed (`_group_size`), or refused. Claimed numbers are rounded up, so that
-a right file is never accused for rounding.
+adjacency differs, the claim is converted to as many changes as needed (`_group_size`), or refused. The claim of a file errs towards less
+privacy: epsilon and delta are upper bounds, and error rates are rounded down.
 """
 
 from __future__ import annotations

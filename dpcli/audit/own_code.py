@@ -2,7 +2,7 @@
 
 Commands run functions that users write (models, loaders, mechanisms), named "module:function". *Own code* is what belongs neither to Python
 nor to an installed package; its digest tells whether a stored result was made by the same code. The message of an error may quote private
-data, so only errors about the code itself (ERRORS_ABOUT_CODE) are shown where data may be involved.
+data, so an import shows only the messages of errors about the code itself (ERRORS_ABOUT_CODE), and `raised_at` shows none.
 """
 
 from __future__ import annotations

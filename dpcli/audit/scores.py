@@ -1,4 +1,4 @@
-"""Scores of an attack, and membership tests that are chosen independently of the scores that evaluate them.
+"""Scores of an attack, and membership tests whose error rates allow for the choice of the threshold.
 
 A *score* is a number that an attack gives to a canary or a run; a higher one means "member". A test says "member" beyond a threshold, and
 its *counts* give bounds on its error rates. A threshold that is chosen by the scores that test it would look better than it is: so it comes

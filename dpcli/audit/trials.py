@@ -1,8 +1,9 @@
 """Trials, which are runs of a user's mechanism on two neighbouring datasets. Several processes run them.
 
-The two datasets differ in one record, and the mechanism returns a *score* for each run. All random numbers follow from the plan's `entropy`
-and the number of the trial, so that the number of processes changes nothing. The scores are stored in a file, so that an interrupted audit
-can be resumed with the same plan; a plan of another size would be another test, chosen after a look at the results, and is refused.
+The two datasets differ in one record, and the mechanism returns a *score* for each run. The generator of a trial follows from the plan's
+`entropy` and the trial's dataset and number, so that the number of processes changes nothing. The scores may be stored in a file, so that
+an interrupted audit can be resumed with the same plan; a plan of another size would be another test, chosen after a look at the results,
+and is refused.
 """
 
 from __future__ import annotations

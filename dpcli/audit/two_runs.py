@@ -1,8 +1,8 @@
 """The verdict of an audit of many runs. The error rates of a membership test are compared with the privacy claim.
 
 Some runs have the record and some do not; a test on their scores errs with a false positive and a false negative rate. Upper bounds on both
-rates, which hold together at the stated confidence, prove a lower bound on epsilon or refute the claimed trade-off curve. The threshold
-must not be chosen by the scores that test it (THRESHOLD_CHOICES).
+rates, which hold together at the stated confidence, prove a lower bound on epsilon or refute the claimed trade-off curve. A threshold that
+scores choose is tested on other scores, or pays for the choice (THRESHOLD_CHOICES).
 """
 
 from __future__ import annotations

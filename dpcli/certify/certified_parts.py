@@ -319,7 +319,7 @@ def _ratio_of_one(line: BillLine, neighbours: Neighbours) -> Fraction | None:
 def _confirmed(line: BillLine, exact: Fraction | None, computed: float) -> tuple[Fraction, tuple[str, ...]]:
     """Return the exact sensitivity over noise without an assumption if the accountants compute the same number.
 
-    Otherwise the accountants' larger number is used, rounded up, and the certificate lists it as an assumption (they raise ratios near 0).
+    Otherwise the accountants' number is used, rounded up, and the certificate lists it as an assumption.
 
     exact: the number of the file; None if it states no exact one. Raises InternalError if the accountants use less than the file states.
     """

@@ -1,8 +1,8 @@
 """Command groups that import a command when it is called, and suggest a command or a flag for an unknown word.
 
-The tables of commands hold their short help, so that --help imports none of them. An option may be given only once (`prepare`): Click would
-silently take the last of two values, which is dangerous for caps. Suggestions come from tables of other tools' words (SYNONYMS, ADVICE) and
-from spelling; a wrong number is explained, never repaired.
+The tables of commands hold their short help, so that --help imports none of them. An option that takes one value may be given only once
+(`prepare`): Click would silently take the last one, which is dangerous for caps. Suggestions come from tables of other tools' words
+(SYNONYMS, ADVICE) and from spelling; a wrong number is explained, never repaired.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The entry point of the command line. It loads the called command, and turns every error into one message and an exit code.
 
-Errors of dpcli have an exit code of their own; any other exception is a bug in dpcli, with the exit code 70, and -vv prints its trace. A
-failed command also leaves its error in the reports that were asked for. Only what every command needs is imported here: each further import
-is paid for by all.
+Errors of dpcli have exit codes of their own; errors of Click and of the operating system have 2, and an interruption 130. Any other
+exception is a bug in dpcli, with the exit code 70, and -vv prints its trace. `_report` writes most errors into the reports that were asked
+for. Only what every command needs is imported here: each further import is paid for by all.
 """
 
 from __future__ import annotations

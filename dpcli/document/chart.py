@@ -1,7 +1,7 @@
 """Charts as values: axes, lines, bands, bars, markers and grids, independent of the format that draws them.
 
-A command makes a `Chart` in the units of its numbers; scene.py and terminal.py lay it out, and the json format prints its data. A *tone* is
-the role of a colour, never the colour. A chart says nothing by colour alone, so that it can be read in grey and in ASCII.
+A command makes a `Chart` in the units of its numbers; scene.py and terminal.py lay it out, and vega.py and chart_csv.py write its data. A
+*tone* is the role of a colour, never the colour. A chart says nothing by colour alone, so that it can be read in grey and in ASCII.
 """
 
 from __future__ import annotations

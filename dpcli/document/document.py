@@ -2,8 +2,8 @@
 
 A command returns a `Document`, and a format (formats/) renders the fields that it can show. Tables hold words for readers, rounded by
 whoever makes them; sheets and `data` hold unrounded numbers for programs. Texts from files and databases may contain anything: `visible`,
-`safe` (for spreadsheets) and `json_text` make them harmless, and each format must use one of them. `with_verdict` keeps a report for CI
-from saying less than the exit code: a failure without a check would read as a pass.
+`safe` (for spreadsheets) and `json_text` make them harmless, and each format that shows such texts must use one of them or a quoting of its
+own. `with_verdict` keeps a report for CI from saying less than the exit code: a failure without a check would read as a pass.
 """
 
 from __future__ import annotations

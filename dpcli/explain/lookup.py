@@ -1,8 +1,8 @@
 """The texts of `dpcli explain NAME`, for rules, accountants, types, keys, formulas, terms, headings and topics.
 
-A word is looked up in every table that may have it, after its spelling is reduced to a *stem* (lower case, no hyphens, no plural), so that
+A word is looked up in every table that may have it, as it is spelled and then by its *stem* (lower case, no hyphens, no plural), so that
 "Sampling-rate" and "sampling rates" are one word. Texts come from the classes and pages themselves; a table here only says where. An
-unknown word is refused with similar words.
+unknown word is refused, with similar words if there are any.
 """
 
 from __future__ import annotations

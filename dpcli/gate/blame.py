@@ -1,8 +1,7 @@
 """The explanation of a failed cap: the changes that cost most, their places in the file, and values with which the file would pass.
 
-The costs of single changes come from difference.py, sorted by size. A *remedy* is the noise or the number of steps of one mechanism with
-which every failed target would be met; it is computed like a calibration, so it passes if it is written into the file as it is. The text
-helps, and decides nothing.
+The costs of single changes come from difference.py, sorted by size. A *remedy* is the noise, or the number of steps or epochs, of one
+mechanism with which every target would be met. It is computed by calibration. The text helps, and decides nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files.
 
-Flags, the policy and a file can state caps, and the smallest applies; a cap on epsilon at one delta implies no smaller cap at a smaller
-delta, so several caps may bind at once (`binding_caps`). Words for the source of each cap are kept with it, so that a message says whose
-cap failed. A cap that is absent is None and never a large number. This module does not import numpy.
+Flags, the policy and a file can state caps, and the smallest applies; a cap on epsilon at one delta implies no cap at a smaller delta, so
+several caps may bind at once (`binding_caps`). Words for the source of each cap are kept with it, so that a message says whose cap failed.
+A cap that is absent is None and never a large number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The document of an account: the headline sentence, the table of accountants, the mechanisms with their shares, and the budget.
 
-An *accountant* is a composition theorem that bounds the cost of the whole file; the *headline* is the smallest bound of those that are
-sound. Upper bounds are printed rounded up and lower bounds down, so that somebody may sign what is printed; `~` marks an accountant that is
-only an approximation. Sentences may be reworded. The keys of the JSON document and of the spreadsheet are read by programs and stay.
+An *accountant* is a composition theorem that bounds the cost of the whole file; the *headline* is the smallest sound bound or, for an
+adaptive file, the cap. Upper bounds are printed rounded up and lower bounds down, so that somebody may sign what is printed; `~` marks an
+accountant that is only an approximation. Sentences may be reworded. The keys of the JSON document and of the spreadsheet are read by
+programs and stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A difference as a document: the changes and their costs.
 
 Each change is priced alone, on top of the first file; the *interaction* is what all changes together cost beyond the sum of these. Files
-whose epsilons mean different things (another unit, adjacency or delta) are shown side by side, and no verdict is given. Passwords in
+whose epsilons mean different things (another unit, adjacency or delta) are shown side by side, with the verdict "unknown". Passwords in
 addresses are left out.
 """
 

@@ -1,8 +1,8 @@
 """The document of an audit: the claim, the proven bounds, and the meaning of a failure or a pass.
 
-An audit attacks a program and proves a lower bound on its epsilon, at a confidence. A bound above the *claim*, the epsilon that the file
-states, refutes the program or its assumptions. The opposite proves nothing, and no sentence may say that a program is private: after a
-pass, the *power* says which fault would have been detected. Lower bounds are rounded down, claims up.
+An audit attacks a program and proves a lower bound on its epsilon, at a confidence. A bound above the *claim*, an epsilon of the file's
+account or of a flag, refutes the program or its assumptions. The opposite proves nothing, and no sentence may say that a program is
+private: after a pass, the *power* says which fault would have been detected. Lower bounds are rounded down, claims up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures.
 
 statement.py says what is in a statement, and this module renders it. Every item of the form appears, also one that the file does not state
-(NOT STATED): a report must not look complete by silence. Without a date the bytes depend on the file alone, so that a committed report can
-be compared.
+(NOT STATED): a report must not look complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be
+compared.
 """
 
 from __future__ import annotations

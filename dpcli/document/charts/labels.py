@@ -1,4 +1,4 @@
-"""The layout of labels in a chart: widths of texts, positions that cover no other label or line, and ticks of axes.
+"""The layout of labels in a chart: widths of texts, positions that cover as little as possible, and ticks of axes.
 
 *Ink* is what must stay visible: points of lines and dots. An *anchor* is a point that a label may stand next to. Svg and png use pixels,
 and terminal.py uses the same functions with its cells converted to pixels, so no function may assume a font: `text_width` only estimates,

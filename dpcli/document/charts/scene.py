@@ -1,8 +1,8 @@
 """The layout of a chart or a grid as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes.
 
 A chart has axes and lines; a grid has squares, such as the blocks of a ledger. Coordinates are pixels, and y increases downwards. The order
-of drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover no line (`Placement`). No number is
-changed here: a curve that bounds something is drawn through the points that it was given.
+of drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as little as possible (`Placement`).
+No number is changed here: a curve that bounds something is drawn through the points that it was given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The command `dpcli import`, which converts the record that another library keeps of a private run to a pipeline file.
 
-A *record* is a file of that library, such as an accountant's history; each subcommand has its reader in dpcli/exchange, and runs no code of
-the record. What the record lacks, such as the adjacency, the user asserts by flags (`asserted_options`). An unknown field is refused, as it
-might change the meaning of the others. The text of the new file is read once by the ordinary reader before it is written.
+A *record* is a file, such as an accountant's history, flags or a csv; each subcommand has its reader in dpcli/exchange, and runs no code of
+the record. What the record lacks, such as the adjacency, the user asserts by flags (`asserted_options`). An unknown field might change the
+meaning of the others, and is refused unless --ignore names it. The text of the new file is read once by the ordinary reader before it is
+written.
 """
 
 from __future__ import annotations

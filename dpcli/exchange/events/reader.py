@@ -1,8 +1,8 @@
 """Import from dp-accounting: conversion of a tree of DpEvents to the tables of a pipeline file.
 
-Each class of event becomes a *draft*, an entry of the new file with its steps, its sampling and its parts. A leaf is a mechanism
-(leaves.py), and NESTED lists the classes that contain other events. The entry must cost at least as much as the event under the stated
-adjacency; an event for which dpcli has no such entry is refused with the reason (REFUSED), and never approximated.
+An event becomes *drafts*, entries of the new file with their steps, sampling and parts. A leaf is a mechanism (leaves.py), and NESTED has
+the classes that contain other events or a sample. The entry must cost at least as much as the event under the stated adjacency; an event
+for which dpcli has no such entry is refused with the reason (REFUSED), and never approximated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The keys that a dataclass declares by its annotated fields, and their description in words.
 
 `Annotated[float, Key("...", RULE)]` declares a key: the type hint decides its kind (kinds.py), and the `Key` holds its words and rule. From
-this one declaration come reading, the manual, the JSON Schema and `dpcli explain`. A type hint without a kind is an error of the program,
-at import.
+this one declaration come reading, the manual, the JSON Schema and `dpcli explain`. A class that is neither plain nor an Enum is read as an
+inner table.
 """
 
 from __future__ import annotations

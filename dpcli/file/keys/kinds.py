@@ -2,7 +2,7 @@
 
 `read` either returns the value as Python uses it, or adds a finding with its place and raises Refused, so that a file with ten mistakes
 gets ten findings. A *rule* (Constraint) narrows a kind, such as "a number in (0, 1]". "calibrate" in place of a number asks dpcli to solve
-for it. NaN and infinity are refused here, once for all keys: no check behind this file expects them.
+for it. `Number` and `WholeNumber` refuse NaN and infinity, which only an `Opaque` table may contain.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A *member* is a key of a table: its kind (kinds.py), its rule, and facts that other commands use, such as `claim` (nobody can check the
 value) or `reads` (it names a file). A key of the table may select the dataclass, as `type` does in a [[mechanism]] table (`SelectedTable`).
-An unknown key is a finding with a suggestion, and is never ignored: a mistyped key would silently leave a default in force.
+An unknown key is a finding, and is never ignored: a mistyped key would silently leave a default in force.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The top-level keys of a pipeline file, its [[mechanism]] tables, and conversions between a pipeline and plain tables.
 
-TOP lists the keys of a file; sections of commands, such as [train], are added by plugins. `tables_of` gives the *canonical* tables: two
-files with equal ones cost the same, whatever their spelling, and a ledger records them for each run. So a key on which the cost depends
-must be in them, and what an old ledger holds must still be readable (`pipeline_from`).
+TOP lists the keys of a file; sections of commands, such as [train], are added by plugins. `tables_of` gives the *canonical* tables: the
+mechanisms of two files with equal ones cost the same, whatever their spelling, and a ledger records them for each run. So a key on which
+the cost depends must be in them, and what an old ledger holds must still be readable (`pipeline_from`).
 """
 
 from __future__ import annotations

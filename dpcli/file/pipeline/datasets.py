@@ -1,7 +1,7 @@
 """Names of datasets, the grouping of pipelines by dataset, and the window of blocks that a pipeline reads.
 
 A *dataset* is a name under which a ledger adds up runs, a *block* a part of it, and a *window* the blocks that a run reads. dpcli checks
-that a window is well formed; that all records lie in it is a premise (UNCHECKED).
+that a window is well formed; that all records lie in it is a premise (UNCHECKED), unless a command selects the rows itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A pipeline of one mechanism that flags describe, as the tables and the text of an equivalent file.
 
 Commands such as `account` take flags in place of a file. The flags become the text of a file, which the ordinary reader reads, so that a
-number from flags and one from a file have the same meaning; --write prints this text. Messages of the reader name the flag in place of the
-key.
+number from flags and one from a file have the same meaning; --write stores such a text. Messages of the reader name the flag in place of
+the key.
 """
 
 from __future__ import annotations

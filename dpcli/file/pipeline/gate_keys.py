@@ -1,8 +1,8 @@
 """The [gate] table: limits on the increase of epsilon, planned repetition of the pipeline, and waivers that expire.
 
 These classes only declare and check keys; dpcli/gate judges. Of several caps the smallest holds, and a file can make the policy's caps
-stricter but never looser. A *horizon* is a schedule of runs on the same data that was fixed in advance. A waiver names its rule, its
-approver, a last day and, for a number, the largest epsilon that it allows.
+stricter but, without a waiver, never looser. A *horizon* is a schedule of runs on the same data that was fixed in advance. A waiver names
+its rule, its approver, a last day and, for a number, the largest epsilon that it allows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Recognition of files that are no pipeline: policies, schedules, and files of other programs. Messages name the command for each.
 
-Nothing is read beyond the first bytes or the top-level keys, and nothing follows but a message: a wrong guess costs a wrong hint. A file
-that may be a damaged pipeline must not be taken for something else, since a gate would then overlook it.
+A file that may be a damaged pipeline must not be taken for something else: the search of a folder would then overlook it.
 """
 
 from __future__ import annotations

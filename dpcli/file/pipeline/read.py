@@ -1,4 +1,4 @@
-"""Reading of pipeline files, and the search for pipeline files in folders. Every problem is reported at its place in the text.
+"""Reading of pipeline files, and the search for pipeline files in folders. Problems are reported at their places in the text.
 
 The steps are: bytes to text and TOML tables; tables with lists and [defaults] expanded into one entry each; values and findings for each
 key; and the `Pipeline`, if nothing is wrong. A *finding* is a problem with its key, and becomes a `Diagnostic` with line and column. `load`

@@ -1,9 +1,10 @@
 """The translation of a pipeline into mechanisms and counts, which accountants compose.
 
-This module alone applies the adjacency, the unit of privacy, samples, groups and partitions; accountants know none of them. A *charge*
-(`BillLine`) is a mechanism with the number of its runs. Entries that read one sample become one mechanism, entries that others name are
-charged there only, and a unit with several records, or a group of units, is resolved as one larger change (`Neighbours`). A case for which
-nothing is proved must be refused here: behind this module every charge is believed.
+The adjacency, the unit of privacy, samples, groups and partitions are applied here, with the mechanism types and sampling schemes that this
+module calls; accountants compose mechanisms alone. A *charge* (`BillLine`) is a mechanism with the number of its runs. Entries that read
+one sample become one mechanism, entries that others name are charged there only, and a unit with several records, or a group of units, is
+resolved as one larger change (`Neighbours`). A case for which nothing is proved must be refused by then: behind this module every charge is
+believed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading TOML: bytes to text, text to tables, and syntax errors as messages of the form "expected X, found Y; what to do".
+"""Reading TOML: bytes to text, text to tables, and syntax errors as messages of the form "expected X, found Y".
 
-tomli parses; this module rewords its messages (`_REWORDED`), whose spelling differs between its versions. An unknown message is shown as it
-is. A file is refused before parsing if it is too large, not UTF-8, or has a byte order mark or NUL byte, so that a file from elsewhere can
+tomli parses; this module rewords its messages (`_REWORDED`), whose spelling differs between its versions. An unknown message is quoted. A
+file is refused before parsing if it is too large, not UTF-8, or has a byte order mark or NUL byte, so that a file from elsewhere can
 neither exhaust memory nor be read in two ways.
 """
 

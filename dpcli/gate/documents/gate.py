@@ -1,9 +1,9 @@
 """The result of a gate as a document: verdicts on files and sums, the conditions behind them, costs of changes, and waivers in force.
 
 A *condition* is one thing that the gate checked of a file, with its own verdict; the worst verdict of its conditions is that of the file,
-and the worst of all files decides the exit code (verdicts.py). A *waiver* pardons one failed condition with a reason and an end. This file
-only words results. It must show every condition that does not pass, and every waiver: a reviewer approves what they see. The JSON of a file
-is read again as the base of a later gate (bases.py).
+and the worst of all files and sums decides the exit code (verdicts.py). A *waiver* pardons failures of one rule or condition, with a reason
+and an end. This file only words results. It must show every condition that does not pass, and every waiver: a reviewer approves what they
+see. The JSON of a file is read again as the base of a later gate (bases.py).
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class RisingLoss(Protocol):
         ...
 
 
-class Loss(Protocol):
+class UndividedLoss(Protocol):
     """A loss with tails and a CGF."""
 
     def tails(self, at: Array) -> Tails:
@@ -112,7 +112,7 @@ class Loss(Protocol):
 
 
 Steps = Sequence[tuple[RisingLoss, int]]
-Others = Sequence[tuple[Loss, int]]
+Others = Sequence[tuple[UndividedLoss, int]]
 
 
 class StepCells(NamedTuple):

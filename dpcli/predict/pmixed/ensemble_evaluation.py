@@ -55,7 +55,7 @@ class MeasuredMethod:
 
 @dataclass(frozen=True, slots=True)
 class AblationPoint:
-    """The ensemble with another value of one parameter. Its radius is solved for, so that epsilon stays the same.
+    """The ensemble with another value of one parameter. Its radius meets the plan's epsilon, or `value` if epsilon is the parameter.
 
     Attributes:
         sound: Perplexity of the sound ensemble.
@@ -302,7 +302,7 @@ def _sound(plan: PmixedPlan, radius: float, projection: str) -> SampledMode:
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
-    """Return the published protocol for the same epsilon and delta.
+    """Return the published protocol for this epsilon and delta.
 
     The result is None if delta is 0, or if converting from Renyi order `order` to delta already costs more than epsilon, so nothing is left
     to spend.
