@@ -1,9 +1,9 @@
 """The gate, which judges each file by its conditions and against its base, applies waivers, and judges the sums over datasets.
 
 The *base* of a file is its version at a git revision, or in the JSON of an earlier gate. A *condition* has a verdict of its own
-(verdicts.py); caps come from flags, a policy and the file, and the smallest applies. The author of a change may edit, move or delete any
-file, including the policy: so removed files, changed files that were not named, and the policy of the base are judged too. Every error ends
-in a verdict that does not pass, and each file is judged whatever happens to the others.
+(verdicts.py); caps come from flags, a policy and the file, and all of them hold. The author of a change may edit, move or delete any file,
+including the policy: so with a revision, removed files get verdicts, changed files that were not named a warning, and a policy that the
+change edits is read at the revision. A file that cannot be read gets a verdict that does not pass, and the others are judged all the same.
 """
 
 from __future__ import annotations

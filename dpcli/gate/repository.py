@@ -1,8 +1,8 @@
 """The pipelines of a repository and its submodules, and the pipelines that a change touches.
 
-A *change* is what the work tree has added, changed or removed since its last common commits with the revision. A submodule is reviewed at
-the commit to which the revision links. Whatever may be a pipeline must be listed: a file that is not valid TOML, or has another ending,
-counts if it looks like one or was one, because a pipeline that nobody judges would pass.
+A *change* is what the work tree has added, changed or removed since its last common commits with the revision. A submodule is compared with
+the commit to which the revision links. A pipeline that nobody judges would pass: so a .toml file that is not valid TOML is listed if it
+looks like a pipeline or was one, and a tracked file with another ending if it is one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The sums of the privacy loss over all pipelines of a dataset, which bound the loss of a person whose records all of them read.
 
 The gate compares such a sum with its caps and with the sum at the *base*, the revision that a change is compared with. The *members* of a
-sum are all files of the repositories that name one of its datasets, whether or not the gate was asked to judge them: a file that is left
-out would make the sum too small. A sum that cannot be computed never passes.
+sum with a cap are all .toml pipelines of the repositories that name one of its datasets, whether or not the gate was asked to judge them: a
+file that is left out would make the sum too small. Such a sum never passes if it cannot be computed. Without a cap, the sum of the judged
+files can only give a warning.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The application of waivers to failed conditions.
 
-A *waiver* pardons one failed condition of a file, with a reason, an approver and an expiry; it is in the policy or, if the policy accepts
-it, in the file. A waiver that the change itself adds is valid, and reported as new (`Grant.is_new`): whoever merges the change sees it. If
-the policy asks for it, git blame checks that nobody has approved their own waiver: an unknown author counts as no proof, and a name that
-looks like the author's counts as the author.
+A *waiver* pardons the failures of one rule, with a reason, an approver and an expiry; it is in the policy or, if the policy accepts it, in
+the file. A waiver that a change adds to a file with a base is valid, and reported as new (`Grant.is_new`). If the policy asks for it, git
+blame checks that nobody has approved their own waiver in a file: a name that looks like the author's counts as the author, and an unknown
+author gives a warning only.
 """
 
 from __future__ import annotations

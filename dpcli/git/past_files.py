@@ -1,9 +1,9 @@
 """Files at a git revision, and the files that a change touches.
 
 The gate compares a file with its *base*, the same file at the revision. A current file is found there under its path, through links, or
-under an earlier name: a renamed file is compared with the deleted file with which it shares at least half of its keys and values. The
-author of a change chooses names and links, so a doubtful case must count as changed or removed, never as unchanged. A clone that lacks a
-content raises an error instead of calling the file new. Contents are read as committed, without filters of the repository's settings.
+under an earlier name: a renamed file is compared with a deleted file of which it keeps at least half of the keys and values. A pipeline
+that keeps less under its old name, or is no pipeline any more, counts as removed. A clone that lacks a content raises an error instead of
+calling the file new. Contents are read as committed, without filters of the repository's settings.
 """
 
 from __future__ import annotations

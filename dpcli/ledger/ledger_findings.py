@@ -1,8 +1,8 @@
 """Lint findings about a ledger, by the rules that can be checked from its entries.
 
-Each function reports one rule for all entries (RULES). They find what no single file shows: equal runs within an hour, which are a retry
-that was charged twice or a question that was answered twice; runs that disagree about the size of the dataset; reservations that nobody
-ended. Nothing is changed, and a finding refuses no run.
+Each function in RULES yields the findings of one kind. Some of them no single file shows: equal runs within an hour, which may be a retry
+that was charged twice; runs that disagree about the size of the dataset; reservations that nobody ended. Nothing is changed, and a finding
+refuses no run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules about composition: tuning, adaptivity, shared samples, partitions, and repeated questions.
 
-A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings. These rules find
-what a file leaves open and composition depends on: whether two entries read one sample, whether searches were counted, whether parts were
-named before the data were seen. The TOML texts between the rules are parts of their examples.
+A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings. Most of these rules
+find what a file leaves open and composition depends on: whether two entries read one sample, whether searches were counted, whether parts
+were named before the data were seen. The TOML texts between the rules are parts of their examples.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules about stated guarantees: their unit, their adjacency, their size, and the way in which they were derived.
 
 A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings in a pipeline. The
-functions judge keys, and texts only where no key can say it: a text is *normalised* to lower case with underscores. The TOML texts between
-the rules are parts of their examples. A code is never used for another rule, since files name codes in waivers.
+functions judge keys, and texts where no key says it. The TOML texts between the rules are parts of their examples. A code is never used for
+another rule, since files name codes in waivers.
 """
 
 from __future__ import annotations

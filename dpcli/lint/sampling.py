@@ -1,6 +1,6 @@
 """Rules about sampling: schemes without amplification, batches of fixed size, rounded steps, and rates of 0.
 
-Most published epsilons of training assume Poisson samples, while most loaders shuffle. A file may say so in a key, which is an error if it
+Many published epsilons of training assume Poisson samples, while many loaders shuffle. A file may say so in a key, which is an error if it
 contradicts the accounted scheme, or only in a text, which is a warning. A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a
 good example, and a function that yields the findings.
 """

@@ -1,8 +1,8 @@
 """Rules about valid settings that are probably mistakes: epochs written as steps, a percentage as a rate, noise / batch size as noise.
 
-A rule is a `RuleInfo` (rule_info.py). The files are valid, and dpcli prices them as they stand; the rules warn where the numbers are
-plausible only for somebody who meant another key. Thresholds are chosen so that an ordinary file gets no warning: each number has its
-reason next to it, and a false alarm here teaches people to ignore the others.
+A rule is a `RuleInfo` (rule_info.py). The files are valid, and dpcli prices them as they stand; the rules warn where another key, or
+another unit of the number, is more plausible. Thresholds are meant to spare ordinary files: each has its reason next to it, and a false
+alarm here teaches people to ignore the others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules about the training step of sections such as [train], which must be the accounted mechanism.
 
-An accountant prices clipping each record, adding up, and one draw of noise; a program may divide by a private count, resume with the old
-noise, or clip the batch in place of the record. A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good example, and a
-function that yields the findings.
+An accountant prices clipping each record, adding up, and one draw of noise; a program may divide by a private count, repeat steps when it
+resumes without a charge, or clip the batch in place of the record. A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good
+example, and a function that yields the findings.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Rules about names, descriptions and texts of [disclosure] that contradict the keys. All are warnings, because words prove nothing.
+"""Rules about names and texts that contradict the keys or admit a fault. All are warnings, because words prove nothing.
 
-A rule searches texts with patterns such as HISTOGRAM or SECRET_SIZE, and reports a contradiction with a key: an L2 norm where noise is for
-L1, a histogram with sensitivity 1 under replace-one. The patterns are written for silence: a text that may mean something else gets no
-warning, because people switch off a rule that accuses right files. Each pattern has examples in the tests; add the sentence that fooled it
-before changing it.
+A rule searches texts with patterns such as HISTOGRAM or SECRET_SIZE, and reports, for example, an L2 norm where noise is for L1, or a
+histogram with sensitivity 1 under replace-one. The patterns are written for silence: a text that may mean something else should get no
+warning, because people switch off a rule that accuses right files. Before changing a pattern, add the sentence that fooled it to the tests.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The life of a spec: the reader of files makes it, and `problems` reports keys that contradict each other. `bind` replaces names of other
 entries by their specs. Then it becomes a mechanism under a neighbouring relation: `resolve` without sampling, `poisson` or `poisson_run` on
-Poisson samples; other schemes (sampling/schemes.py) call `resolve`. The attributes of the type are facts on which other rooms rely in place
-of its name. A new type needs a theorem: what `resolve` returns must dominate every release that its keys allow.
+Poisson samples; other schemes (sampling/schemes.py) start from `resolve`. The attributes of the type are facts on which other rooms rely in
+place of its name. A new type needs a theorem: what `resolve` returns must dominate every release that its keys allow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tail probabilities of a privacy loss L, and the privacy curve of one step: delta(eps) = P(L > eps) - e^eps Q(L > eps).
 
 L = log dP/dQ is the loss of a pair (P, Q). All four tails are kept as logarithms, since differences from 1 would lose every digit where
-delta is small. Each function says which way it errs: upper bounds on delta use tails that are rounded up, lower bounds the opposite
-(ROUNDING, ATOM). A tail that is NaN raises InternalError, because it would pass for 0 in every comparison.
+delta is small. Bounds on delta allow for the rounding of the tails (ROUNDING) and of the losses of atoms (ATOM). A tail that is NaN raises
+InternalError where bounds or cells are computed, because it would pass for 0.
 """
 
 from __future__ import annotations

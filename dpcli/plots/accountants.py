@@ -19,7 +19,8 @@ LOG_ROOM, LINEAR_ROOM = 1.6, 1.05  # factors by which the axis is longer than th
 def chart(question: Question) -> Chart:
     """Return a chart with a bar of epsilon for each accountant. Notes name the accountants without a number.
 
-    The smallest bound is on top, and approximations (~) are last. Raises CannotCertify if there is no finite epsilon.
+    The smallest bound is on top, and approximations (~) are last. Raises InputError if no delta is stated, and CannotCertify if there is no
+    finite epsilon, or a named accountant has none.
     """
     account = question.headline()
     bounded = [row for row in account.rows if row.bound is not None]

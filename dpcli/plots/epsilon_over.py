@@ -1,8 +1,8 @@
 """A chart of epsilon over one number, with the file's value marked and its budget drawn.
 
-`Varied` says which number varies and how to make the pipeline at each value. Each point of a line is an upper bound; error bars show
-certified intervals where they are wide enough to be seen. The marker shows the headline of the file itself, and is left out if the drawn
-lines do not go through it, as the file then uses something that they do not.
+`Varied` says which number varies and how to make the pipeline at each value. Each point of a line is an upper bound, unless an
+approximation was named; error bars show certified intervals where they are wide enough to be seen. The marker shows the headline of the
+file itself, and is left out if the drawn lines do not go through it, as the file then uses something that they do not.
 """
 
 from __future__ import annotations

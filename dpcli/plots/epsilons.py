@@ -1,9 +1,9 @@
 """Epsilon at many values of a parameter, by groups of accountants, as lines and certified bands of a chart.
 
-A *probe* is a value at which all accountants of a group are tried; in between, only the winners of the nearest probes are. So a line may be
-a little higher than the best bound, and is never below it: each point is an upper bound of some sound accountant (or, on a line of its own,
-a value of an approximation that was named). A band lies between upper and certified lower bounds. A point without a finite bound is left
-out, not drawn at a guess.
+A *probe* is a value at which all accountants of a group may be tried, until the bounds of one are NARROW; in between, only the winners at
+the nearest probes are, if both have one. So a line may be a little higher than the best bound, and is never below it: each point is an
+upper bound of some sound accountant (or, on a line of its own, a value of an approximation that was named). A band lies between upper and
+certified lower bounds. A point without a finite bound is left out, not drawn at a guess.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The answers of a ledger as documents: to a request, to the import of a history, to the opening, and to a dry run.
 
-A request charges a run, starts, commits or voids it; a *receipt* says what the ledger wrote, and a denial that it wrote nothing. In a
-ledger of two persons a request may become a *proposal*, which changes nothing until another person approves. A script must be able to tell
-these apart by the exit code: 0 is granted, now or before, and 1 is denied.
+A request charges a run, starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and
+a denial that it wrote nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person
+approves. The exit code is 1 if the request is denied. It is 0 if the request is granted, now or before, and also for a proposal, whose JSON
+says "granted": false.
 """
 
 from __future__ import annotations

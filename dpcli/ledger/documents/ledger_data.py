@@ -1,8 +1,8 @@
 """Parts of a ledger's documents: the balance as JSON values, proposals and quotas in words, and tables for a terminal.
 
 A *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person. With blocks,
-the number of an amount is that of the fullest block, since the cap holds for each block by itself. Used amounts are rounded up and
-remaining ones down. The keys of the JSON values are promised.
+the balance is that of the fullest block, since the cap holds for each block by itself. In the sentence about a quota, its used part is
+rounded up and the rest down. Scripts depend on the keys of the JSON values.
 """
 
 from __future__ import annotations

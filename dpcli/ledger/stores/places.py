@@ -1,8 +1,8 @@
 """Access to ledgers by the path or URL that a user gives: a path, sqlite:///path or postgresql://...
 
 This module decides which store a text names, opens or creates it, and keeps passwords out of messages (`without_secrets`). A misspelt URL
-must not become the name of a new file, as a new ledger has its whole budget left: so anything that looks like another kind of address is
-refused.
+must not become the name of a new file, as a new ledger has its whole budget left: so a URL of another scheme, the parameters of a
+connection, and a text that may contain a password are refused.
 """
 
 from __future__ import annotations

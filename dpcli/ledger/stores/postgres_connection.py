@@ -1,10 +1,10 @@
 """Connections to PostgreSQL with bounded waits, and with error messages that never contain a password.
 
-A writer must learn whether its entry was written: a charge that is lost, or made twice, would be wrong. So every error becomes a
-LedgerError that says what is certain; only a commit without an answer is unsure, and then a repeated request with the same key charges
-nothing more. The server's own timeouts do not help if the server is stopped or the network drops packets, so a timer shuts the socket.
-Names are looked up in pg_catalog only, as another role may have made functions of the same names. `place` is the name of the database in
-messages.
+A writer must learn whether its entry was written: a charge that is lost, or made twice, would be wrong. So errors of psycopg become a
+LedgerError. After a commit without an answer, or with a warning, its message says that the entry may be written or not; the same request,
+repeated under its key, is then charged once. The server's own timeouts do not help if the server is stopped or the network drops packets,
+so a timer shuts the socket. In a transaction, names are looked up in pg_catalog only, as another role may have made functions of the same
+names. `place` is the name of the database in messages.
 """
 
 from __future__ import annotations

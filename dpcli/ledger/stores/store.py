@@ -75,8 +75,9 @@ class Tail(Protocol):
 class Store(Protocol):
     """A store of chains, in a file or a database. Every method raises LedgerError if the store is missing, locked or damaged.
 
-    A request reads rows (`after`, or `checkpoint` and the rows after it), decides, and appends inside `writing`. If others were faster,
-    the store raises HeadMoved there, and the request decides again: so no two runs are charged to the same rest of a cap.
+    A request reads rows (`after`, or `checkpoint` and the rows after it), decides, and appends inside `writing`. A file is locked
+    meanwhile. A database raises HeadMoved there if others have appended what may change the decision, and the request decides again: so no
+    two runs are charged to the same rest of a cap.
     """
 
     scopes_keys: bool

@@ -1,12 +1,12 @@
 """k-ary randomised response: each record's category is reported with some probability, and otherwise another one at random.
 
 A *category* is one of k declared values. The true one is reported with odds e^epsilon against each other one. Every report is released, so
-the cost does not depend on other records, and two versions of a record attain the pair. Whether somebody takes part is visible, so
-add-remove makes no sense here; a blanked record reports a uniform category (`BlankedResponse`).
+the cost does not depend on other records, and two versions of a record with different categories attain the pair. Whether somebody takes
+part is visible, so add-remove makes no sense here; `BlankedResponse` is for a blanked record that reports a uniform category.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys, and `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `problems` checks the keys, and
+`resolve` makes the mechanism.
 """
 
 from __future__ import annotations

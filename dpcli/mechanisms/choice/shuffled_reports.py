@@ -16,9 +16,10 @@ reports in the shuffled order, because A and B may too.
 The first version of arXiv:2208.04591 stated the second c for any randomiser. Its errata restrict this to a class of randomisers, so it is
 used for randomised response alone.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
-tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the
+mechanism.
 """
 
 from __future__ import annotations

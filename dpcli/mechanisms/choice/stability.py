@@ -3,11 +3,11 @@
 A stability histogram shows the keys whose noisy count exceeds a threshold, so that possible keys need not be known. A unit's *own* keys are
 those that nobody else has: showing one reveals the unit, with a probability that is charged as delta. Propose-test-release answers only if
 a noisy test finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing
-are rounded up, and those of hiding down; the bounds of this file are upper bounds only because of that.
+are rounded up, and those of hiding down.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, and `losses` the privacy losses log dP/dQ of
-its dominating pairs (P, Q). Of a loss L: `tails` returns its tail probabilities under P and Q. Of a type: `problems` checks the keys, and
-`resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q). Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys,
+and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

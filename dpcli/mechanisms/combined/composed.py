@@ -5,9 +5,10 @@ delta, Renyi divergences, losses of dominating pairs. Disjoint parts cost as muc
 replaced record may change two. `ComposedSpec` is an entry that names other entries, which share one sample: sampling then amplifies the
 whole group once, and never each member separately.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
-losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log
-E_P[e^{z L}] and `tails` its tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
+returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
+`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. Of a type: `resolve` makes the
+mechanism.
 """
 
 from __future__ import annotations

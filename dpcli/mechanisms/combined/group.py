@@ -1,8 +1,8 @@
 """Group privacy: the cost of several changes at once by the group theorems, for mechanisms without a better bound.
 
 A guarantee for one change implies a worse one for k changes: neighbours of neighbours. Mechanisms that know how k records move their output
-(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `grouped` is for the others. It never claims to attain its
-bound.
+(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `grouped` is for the others. `Group` does not claim to
+attain its bounds.
 """
 
 from __future__ import annotations

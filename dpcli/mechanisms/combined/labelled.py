@@ -1,12 +1,12 @@
 """Mechanisms that are chosen at random and revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`).
 
-The *label* is the random choice. Revealing it can only help an attacker, so the bounds also hold for a hidden choice, and then they are not
-attained. `LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that suits it
-best. A member that dominates the release only sometimes must not be listed.
+The *label* is the random choice. Revealing it can only help an attacker, so the bounds also hold for a hidden choice, and are not claimed
+to be attained. `LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that
+suits it best. A member that dominates the release only sometimes must not be listed.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
-losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log
-E_P[e^{z L}] and `tails` its tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
+returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
+`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations

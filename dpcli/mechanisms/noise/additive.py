@@ -1,8 +1,8 @@
 """Rules for all types of additive noise: the sensitivity over the noise that the keys state, and noise too small to protect anything.
 
 Keys state the noise either relative to C, the bound on one record's contribution (noise_multiplier), or absolutely, with a sensitivity
-under the file's adjacency. Both become one ratio, rounded up: under replace-one a record moves a sum by 2 C, and a group by its number of
-records times as much. Ratios beyond the range of doubles become a mechanism with infinite epsilon, never an overflow.
+under the file's adjacency. Both become one ratio, rounded up: k records move a sum by k C, or by 2 k C under replace-one, and a group of
+units multiplies a stated sensitivity. A ratio above LARGEST_RATIO becomes a mechanism with infinite epsilon.
 """
 
 from __future__ import annotations

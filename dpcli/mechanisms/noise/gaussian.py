@@ -1,8 +1,8 @@
 """Gaussian noise without sampling, for which every bound is exact.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
-tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Gaussian noise on a sum to which one record contributes a random amount.
 
 A record draws its contribution from a public distribution: *shifts* (contributions over the standard deviation) with *weights* (their
-probabilities). The pair is then a mixture of Gaussians, which costs less than its largest shift alone, as nobody sees what was drawn. A
-group of records is the mixture of the sum of their draws. Whatever shortens a mixture must move weight to larger shifts, never to smaller
-ones; the bounds then only grow, and `_rounds_up` takes back the claim that they are attained.
+probabilities). The pair is then a mixture of Gaussians, which costs at most as much as its largest shift alone. A group of records is the
+mixture of the sum of their draws. Whatever shortens a mixture must move weight to larger shifts, never to smaller ones; the bounds then
+only grow, and `_rounds_up` takes back the claim that they are attained.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
-losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys,
-and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
+returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type:
+`problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 `LaplaceSpec` holds the keys, `Laplace` is the mechanism, and `LaplaceLoss` the privacy loss of its pair: two Laplace laws whose centres are
 epsilon scales apart. The loss has an atom at each end and a density in between, so that its CGF, tails and outcomes are closed forms.
-Formulas are written so that nothing cancels: n steps multiply every rounding error by n. With sampling, laplace_mixture.py takes over.
+Formulas are written so that nothing cancels: n steps multiply every rounding error by n. On Poisson samples with noise_multiplier,
+laplace_mixture.py has replaced records and groups.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
-tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the
+mechanism.
 """
 
 from __future__ import annotations

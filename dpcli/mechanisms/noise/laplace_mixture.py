@@ -22,9 +22,9 @@ If the records are replaced, the subset j has the law P_j before and R_j after, 
 sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
 (sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `tails` returns its tail probabilities under P
-and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `tails` returns log tail
+probabilities under P and Q.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace".
 
 Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type.
-Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`). Two-sided geometric noise is another name of
-discrete Laplace noise. Probabilities of showing are rounded up.
+Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. Two-sided geometric
+noise is another name of discrete Laplace noise. Probabilities of showing are rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a type: `problems` checks the keys, and `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `problems` checks the keys, and
+`resolve` makes the mechanism.
 """
 
 from __future__ import annotations

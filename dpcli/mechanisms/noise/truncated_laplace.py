@@ -1,12 +1,12 @@
 """Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
 
 As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta.
-Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the exact pair (its docstring has the densities); a smaller
-move costs less, by the proof in `truncated_laplace`.
+Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the densities); a smaller
+move costs no more, by the proof in `truncated_laplace`.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `tails` returns its tail probabilities under P
-and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `tails` returns log tail
+probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

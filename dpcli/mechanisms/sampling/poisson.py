@@ -4,9 +4,9 @@ The cost is computed from the representations of the mechanism without sampling,
 whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails of the
 sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `rdp` Renyi divergences, `losses` the privacy
-losses log dP/dQ of its dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log
-E_P[e^{z L}] and `tails` its tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
+returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
+`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A scheme says how the records of one step are chosen. `problems` checks the keys, `exact_rate` gives the share of the records in a step as a
 fraction, and `resolve` turns the mechanism of one step into the one that accountants charge, with its count. *Amplification* means that a
-step costs less because nobody knows who was drawn. A scheme may amplify only by the theorem that its docstring cites and for the
-adjacencies that it names: everything else charges a whole unsampled run, or is refused.
+step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring cites and for the adjacencies
+that it names: everything else charges unsampled runs, or is refused.
 """
 
 from __future__ import annotations

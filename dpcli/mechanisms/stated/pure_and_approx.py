@@ -1,12 +1,13 @@
 """Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing.
 
 Somebody states a number, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows. For epsilon that is
-*randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with probability delta. So the
-pairs are attained by something that the statement allows, and lower bounds say what can be proved from it, not what the true release costs.
+*randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with probability delta. For one
+change, something that the statement allows attains the pairs, and lower bounds say what can be proved from it, not what the true release
+costs.
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, `losses` the privacy losses log dP/dQ of its
-dominating pairs (P, Q), and `attained` whether some data attain these pairs. Of a loss L: `cgf` returns log E_P[e^{z L}] and `tails` its
-tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 The Renyi divergence D_a of order a > 1 bounds a moment of the privacy loss; rho-zCDP means D_a <= rho a at every order. Somebody states
 these numbers, and dpcli trusts them and nothing more: between two stated orders it uses the chord, and beyond the largest none.
 `RenyiPairLoss` turns a curve into a pair (P, Q) that other accountants can compose; its steps 1 to 4 are the proof. All heights are upper
-bounds on delta, rounded up. A lower bound comes only from a Gaussian that the statement allows (`witness`).
+bounds on delta, rounded up. A lower bound comes from a release that the statement allows, such as a Gaussian (`witness`).
 
-Methods of a mechanism (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` a rho, and `rdp` Renyi divergences. Of a loss L:
-`tails` returns its tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. Of a loss
+L: `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Base classes of the mechanism types that state a guarantee, such as an epsilon or a curve, instead of noise.
 
-A statement is for one record or for the unit of the file (`stated_for`), and for an adjacency of its own if it says so. `changes` counts
-how many changes of the stated kind make up one of the file's kind, and the group theorem prices them; where no number of changes does, the
-file is refused. Nobody checks the statement itself.
+A statement is for one record or for the unit of the file (`stated_for`), and (`GivenSpec`) for an adjacency of its own if it says so.
+`changes` counts how many changes of the stated kind make up one of the file's kind, and `resolve` prices them, by the group theorem unless
+a class knows better; where no number of changes does, the file is refused. Nobody checks the statement itself.
 """
 
 from __future__ import annotations

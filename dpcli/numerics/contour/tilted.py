@@ -49,9 +49,9 @@ LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 class Tilted(Protocol):
     """A privacy loss L under the measure e^{t L - K(t)} dP, where K(t) = log E_P[e^{t L}].
 
-    The life of a tilt, in integral.py: `Loss.tilted(t)` makes it at a t where e^{t (L - epsilon)} is smallest on average. `cumulant`,
-    `mean` and `variance` choose the distance of the nodes and allow for rounding. `centred` gives the integrand at the nodes, and `decay`
-    bounds what lies beyond the last one. The bounds on delta are certified if `cumulant`, `centred` and `decay` keep what they say below.
+    The life of a tilt, in integral.py: `Loss.tilted(t)` makes it at a t where e^{t (L - epsilon)} is smallest on average. `centred` gives
+    the integrand at the nodes, and `decay` bounds what lies beyond the last one. `mean` and `variance` scale allowances for rounding, and
+    `variance` tells which nodes may be left out (`_sieved`). The bounds on delta are certified only if all keep what they say below.
 
     Optional: `terms`, the number of terms of the characteristic function at one frequency; a true `pointwise`, with a method
     `centred_at(step, multiples, log_error)` that returns `centred` at some of the frequencies, the increasing integer multiples of `step`.

@@ -2,7 +2,7 @@
 
 L is the privacy loss under P, K(t) = log E[e^{t L}] its cumulant generating function (CGF), and a tilt t > 0 weighs each outcome by
 e^{t L - K(t)}, which moves the mean of L to where delta is decided. Each class implements the protocol `Tilted`, which tilted.py
-describes: the certified bounds of integral.py need the accuracy that it demands. `rise` returns K(t + rise) - K(t).
+describes: the certified bounds of integral.py need the accuracy that it demands. `rise` bounds K(t + rise) - K(t) from above.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
 LIGHT = 1e-45  # smaller weights are left out
-LEAST = 1e-300  # replaces a weight of zero, which has no logarithm
+LEAST = 1e-300  # replaces smaller weights, as zero has no logarithm
 NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding
 # h of K''(t) = 2 (K(t) - Re K(t + i h)) / h^2, per unit of min(t, 1). The subtraction leaves an error of about 2e-6 |K(t)| / min(t, 1)^2.
-# Only the size of this variance counts: it sets how close the nodes are, and scales allowances for rounding.
+# Only the size of this variance counts: the search for the last node starts from it, and it scales allowances for rounding.
 VARIANCE_STEP = 1e-5
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon

@@ -1,8 +1,8 @@
 """The command group `dpcli pmixed`: predict tokens from language models fitted on private shards, mixed with a public model.
 
-`fit` charges for all tokens and makes the models, `predict` draws tokens from them and counts each before it is drawn, `evaluate` compares
-perplexities for the operator, and `account` prices a file. Options that change how a token is drawn are refused by `predict` (`_refuse`):
-the guarantee covers what the file says.
+`fit` makes the models, and charges a ledger, if one is named, for all tokens, `predict` draws tokens from them and counts each before it is
+drawn, `evaluate` compares perplexities for the operator, and `account` prices a file. Options that change how a token is drawn are refused
+by `predict` (`_refuse`): the guarantee covers what the file says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The [generate] table and its plan: the texts that `dpcli generate` writes and their cost, fixed before any private text is read.
 
 Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *private token* is drawn
-from clipped and averaged logits and is charged; with a threshold, a noisy test lets the public model write where it agrees, and only
-private tokens are counted. A change of one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee.
+from clipped and averaged logits and is charged; with a threshold, a noisy test lets the public model write where it agrees, and the charge
+is for a number of private tokens. A change of one unit changes one batch: that, and numbers that were fixed beforehand, carry the
+guarantee.
 """
 
 from __future__ import annotations

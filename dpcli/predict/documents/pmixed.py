@@ -1,8 +1,8 @@
 """The documents that `dpcli pmixed fit`, `predict` and `account` print.
 
-The cost is that of all tokens of the file together, whether they are drawn or not. It is shown for two changes of the data: a shard that is
-replaced, and a shard that is removed. The drawn text is the only private value here, and it was paid for. The claim of the published
-protocol must never appear without NOT_DP beside it.
+The cost is that of all tokens of the file together, whether they are drawn or not. `account` shows it for two changes of the data: a shard
+that is replaced, and a shard that is removed. The drawn text is the only value here that the private texts decide. The claim of the
+published protocol must never appear without NOT_DP beside it.
 """
 
 from __future__ import annotations

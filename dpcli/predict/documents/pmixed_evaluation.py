@@ -1,7 +1,7 @@
 """The document that `dpcli pmixed evaluate` prints, and the chart of an ablation.
 
-A *perplexity* is e to the mean loss per token: smaller is better. An *ablation* varies one parameter at a fixed epsilon. All figures but
-the public model's come from private texts without noise: NOT_FOR_PUBLICATION belongs to every output.
+A *perplexity* is e to the mean loss per token: smaller is better. An *ablation* varies one parameter and solves for the radius at each of
+its values. Most figures come from private texts without noise: the table and the chart say NOT_FOR_PUBLICATION, and JSON "private": true.
 """
 
 from __future__ import annotations

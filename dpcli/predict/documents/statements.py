@@ -1,8 +1,8 @@
 """The statements that sessions write for users of their answers, and the data that all documents of PATE share.
 
 A statement travels with the answers, and its readers have nothing else: it names the cost of the whole session, rounded up, and what the
-guarantee rests on. Numbers that depend on the votes, apart from the answers that were paid for, never enter it, unless they were sanitised
-with noise.
+guarantee rests on. Its numbers depend on the votes only through the answers, which were paid for, and an epsilon that was sanitised with
+noise.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A model or a vocabulary is named by a folder, by a name that transformers knows, or by module:function. `ByteVocabulary`, `WordVocabulary`
 and `PretrainedVocabulary` are the vocabularies of this package. `path` is the path of the pipeline file, from whose folder relative names
-start, and `table` the section that names the model; messages begin with both.
+start, and `table` the section that names the model; messages about a key begin with both.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An *owner* is whom a text belongs to; all texts of an owner are one unit, unless the ledger bounds each owner per block. Without a column of
 owners each text is its own owner, so that two equal texts are one unit. Owners of two types are refused, as 1 and "1" might be one person.
-READERS lists the kinds of files.
+READERS lists the kinds of files with columns.
 """
 
 from __future__ import annotations

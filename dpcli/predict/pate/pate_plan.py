@@ -1,8 +1,9 @@
 """The [pate] table and its plan: the numbers of queries and answers of a voting session, and their cost.
 
-Teachers are models, each trained on its own shard of private data. They vote on public *queries*; a noisy vote that is clear enough is an
-*answer*. The [[mechanism]] entry states the noise on the votes and the number of queries. The plan is fixed before any vote is read:
-numbers of queries and answers that depended on votes would reveal them. Only the keys in FREE_KEYS may change once a label is released.
+Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
+some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. The plan is
+fixed before any vote is read: numbers of queries and answers that depended on votes would reveal them. Only the keys in FREE_KEYS may
+change once a label is released.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Records of a [pate] table: the private records of each teacher, and the queries and test records, which the file declares public.
 
-No error message quotes a record. `path` is the path of the pipeline file: relative names start from its folder, and messages begin with it.
+No error message quotes a record. `path` is the path of the pipeline file: relative names start from its folder, and most messages begin
+with it.
 """
 
 from __future__ import annotations
