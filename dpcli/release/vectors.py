@@ -2,7 +2,7 @@
 
 A *contribution* bounds what one unit adds: to how many coordinates (keys), with how many rows, and how much per row. `sensitivity` turns it
 into bounds on the L1 and squared L2 norms under the adjacency, as exact integers, with a derivation in words that users read (`why`). The
-engine must enforce the same bounds on rows (aggregate.py): if it kept more, the noise would be too small.
+engine must enforce the same bounds (aggregate.py): if it let a unit add more, the noise would be too small.
 """
 
 from __future__ import annotations
