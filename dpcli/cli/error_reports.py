@@ -36,7 +36,8 @@ def report_error(
     Args:
         invocation: The command as the user typed it, and its first file.
         outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
-        outlives_errors: Whether the error replaces only reports in formats that CI systems evaluate.
+        outlives_errors: True: leave reports as they are, except in formats on which CI passes or fails (`judges`). For commands such as
+            `log`, whose old output is still valid.
         inputs: As in `write_each`.
         spares_data: Whether existing files that may be data stay unchanged, if no CI system evaluates their format.
     """

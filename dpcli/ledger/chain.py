@@ -1,7 +1,8 @@
 """The hash chain of a ledger, and the format of the times in its entries.
 
 Each entry is stored as JSON in one canonical spelling, and contains the SHA-256 of the entry before it. So a change, removal or insertion
-of an entry changes the hash of every later entry.
+of an entry changes the hash of every later entry. Removing the last entries, or recomputing the whole chain, is not visible here: compare
+with an anchor (verify.py).
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.
 """

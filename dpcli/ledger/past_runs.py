@@ -24,7 +24,8 @@ ENDED = ("committed", "void")  # final statuses of a run
 class EarlierRuns(Mapping[str, Run]):
     """The runs of a state that was read from a checkpoint, by key. A run before the checkpoint is looked up when it is needed.
 
-    The hash of such a row is checked, but not its links to the entries before and after it. The first iteration reads every entry.
+    A looked-up row is checked against its own hash, and not its links to other entries, which `dpcli budget verify` checks. The first
+    iteration reads every entry.
     """
 
     def __init__(self, store: Store, dataset: str, end: Head, under_way: Mapping[str, UnderWay]) -> None:

@@ -1,7 +1,8 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
 Private values are sent to the forks alone. Each process has its own session and temporary folder. When the process or its client has ended,
-its keeper ends everything that was started in the session, and removes the folder. `line` is a connection between two of these processes.
+its keeper ends everything that was started in the session, and removes the folder. `line` is the connection to the client or its
+descriptor.
 """
 
 from __future__ import annotations

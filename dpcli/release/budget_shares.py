@@ -1,8 +1,8 @@
 """The costs of queries: the costs that they state, or shares of the budget in proportion to their weights.
 
-Stated costs and deltas come off the budget first, and weights divide the rest: as a pure epsilon or as a rho of zCDP, whichever the budget
-allows. Shares are rounded down (SHARE_ROUNDING), so that all queries together stay within the budget; the account of the file checks this
-again with the ordinary accountants.
+Stated costs and deltas come off the budget first, and weights divide the rest: as a pure epsilon if there is no delta, and as a rho of zCDP
+otherwise. Shares are rounded down (SHARE_ROUNDING), so that they do not exceed the rest. Whether all queries together stay within the
+budget is decided by the account of the file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _stated_cost(query: Query) -> QueryCost | None:
 
 
 def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return the part of the budget that the queries with a weight share. Raises InputError if nothing is left for them."""
+    """Return the part of the budget that the queries with a weight share. Raises InputError if it is unknown, or if nothing is left."""
     if budget is None:
         raise InputError("weight: there is no [budget] to share: state budget.epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):

@@ -1,8 +1,9 @@
 """The [source] table: the location of the data, the column that names the unit of a row, and the values that columns may have.
 
-A *unit* is whom the release protects, such as a user with all of their rows. A *step* is the whole multiple to which a number is rounded
-before it is added, so that sums are exact integers. A *key* is a value by which answers are grouped. Sensitivities rest on what is declared
-here: a bound, a step or a domain must come from the file, never from the data, and a value outside of them is moved inside or left out.
+A *unit* is whom the release protects, such as a user with all of their rows. Numbers are rounded to whole multiples of a *step* before they
+are added, so that sums are exact integers. A *key* is a value by which answers are grouped. Sensitivities rest on what is declared here:
+bounds, steps and domains must come from the file, never from the data; values beyond the bounds are moved to them, and values outside of a
+domain are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The aggregations that queries ask an engine for: their keys and sums, and the order of the answers.
 
 A *key* is a combination of values of the columns in `by`. Keys come from declarations, so that an absent key has an answer too, or from a
-stability histogram, which is paid for. The order of answers is that of the declarations, because an order taken from the data would reveal
-something. Bounds on a unit (`groups`, `rows`) must be those of the query's sensitivity.
+stability histogram, which is paid for. Answers are in the order of the declarations, and other keys are sorted: the order in which an
+engine returns keys might reveal something. What the sensitivity assumes of a unit (`groups`, `rows`, a clipped total), an aggregation must
+enforce.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Noisy integers by key, and the answers that are computed from them by postprocessing, with confidence intervals.
 
-`add_noise` is where exact totals become public: each gets one draw from OpenDP's samplers, in whole steps, and the keys are sorted, since
-an order that came from the engine might reveal something. Everything after it is *postprocessing*: it sees noisy numbers only and costs
-nothing.
+`add_noise` adds one draw from OpenDP's samplers to each exact total, in whole steps, and sorts the keys, since an order that came from the
+engine might reveal something. What is computed from noisy numbers alone is *postprocessing* and costs nothing. Keys that come from the data
+are still private, with their numbers, until they have passed the threshold (open_keys.py).
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 A *measure* is a statistic such as count or mean, and each is a class. Its methods are called in this order. When the file is read:
 `problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `releases`, the mechanisms with their
-sensitivities, which are priced as entries of the pipeline, and `expected_error`. After the charge: `aggregation` says which exact sums an
-engine computes, and `answer` adds noise to them. The guarantee hangs on two agreements: `releases` must bound what one unit changes in
-`aggregation`, and `answer` must use the exact totals only through the noise that `releases` priced.
+sensitivities, which are priced as entries of the pipeline, and `expected_error`. After the charge (and before it without data, for plans
+and checks): `aggregation` says which exact sums an engine computes, and `answer` adds noise to them or chooses by them. The guarantee hangs
+on two agreements: `releases` must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only through the
+mechanisms that `releases` priced.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers to queries with their confidence intervals, and the file that stores them. The file is never overwritten.
 
 answers.json is the release: it is stored before anything is shown, and a later call returns what it holds. Overwriting it would give one
-charge two answers, so `store` refuses. It contains noisy numbers and public words only.
+charge two answers, so `store` refuses. It contains released values, public words, and the path of the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The plan of a release: its file, its queries with their mechanisms, and the rows that it may read. Planning reads no data.
 
 A *window* is a condition on rows, which a ledger's blocks define; a ledger without blocks has none. The *fingerprint* covers everything but
-private data on which the answers depend: a release with the same fingerprint in the same folder returns its stored answers, and one with
-another is a new release with a new charge. So nothing that changes the noise or the question may be left out of it.
+private data on which the answers depend (of a joined table in a database, only its name): a release with the same fingerprint in the same
+folder returns its stored answers. Another fingerprint is refused there, and is a new charge elsewhere. So nothing that changes the noise or
+the question may be left out of it.
 """
 
 from __future__ import annotations

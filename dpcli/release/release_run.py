@@ -1,9 +1,9 @@
 """A release from the charge to the answers: reserve and start the charge, compute the answers, store them, commit the charge.
 
 This order is the guarantee. The folder records the run before the ledger does, the ledger is charged and the run started before a row is
-read, and answers are shown only once they are stored: so a crash loses answers, but never gives them twice with different noise, and never
-without a charge. A repeated call returns what is stored. Errors that come from rows are hidden behind one message (`_readable`,
-`call_quietly`), since an error that depends on private values is an answer.
+read (only the header of a csv is read earlier), and answers are shown only once they are stored: so a crash loses answers, but never gives
+them twice with different noise, and never without a charge. A repeated call returns what is stored. An error that depends on private values
+is an answer, so `_readable` has one message for all unreadable data, and `call_quietly` drops the messages of libraries.
 """
 
 from __future__ import annotations

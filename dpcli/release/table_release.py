@@ -1,7 +1,7 @@
 """The Python interface to releases: the queries of a pipeline about a table that the program has in memory.
 
 `dpcli.release(table, pipeline)` does what the command does, in the same order (release_run.py): plan, charge, compute, store, commit.
-`plan_release` costs nothing and reads nothing. A repeated call returns the stored answers, even if the table has changed: fresh noise on
+`plan_release` costs nothing and reads no data. A repeated call returns the stored answers, even if the table has changed: fresh noise on
 the same question would cost again. `ReleasedAnswers` holds no exact number. What the caller must guarantee, because no code here can check
 it, is in the docstring of `release`.
 """

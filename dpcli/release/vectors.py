@@ -1,8 +1,8 @@
 """Sensitivity of a vector of whole numbers, and the noise on it at a query's cost.
 
 A *contribution* bounds what one unit adds: to how many coordinates (keys), with how many rows, and how much per row. `sensitivity` turns it
-into exact L1 and squared L2 norms under the adjacency, with a derivation in words that users read (`why`). The engine enforces the same
-bounds on rows (aggregate.py): if the two disagree, the noise is too small.
+into bounds on the L1 and squared L2 norms under the adjacency, as exact integers, with a derivation in words that users read (`why`). The
+engine must enforce the same bounds (aggregate.py): if it let a unit add more, the noise would be too small.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The charge of a session, and the file in its folder that names the charged run.
 
 A *session* is everything that one charge pays for: a training run, a set of answers, or texts. The order is the guarantee: the file is
-written first, then the ledger is charged and the run started, then the first noise is drawn. After a crash at any point, the folder or the
-ledger knows of the charge, and --resume continues the same run. A session goes on only with the same file, the same inputs and the same
-ledger.
+written first, then the ledger is charged and the run started, then the first noise is drawn. So after a crash at any point, the folder
+names the run, and the ledger has it if it was charged. A session goes on only with the same fingerprint and inputs, and with a ledger if
+and only if it began with one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Atomic and durable writes of files, and folders that only one process at a time may use.
 
 A file is replaced as a whole and reaches the disk before the function returns, so that after a crash it is the old or the new one. The lock
-keeps two processes from drawing noise for one charge; a fork counts as another process.
+keeps two processes from drawing noise for one charge in one folder. A fork inherits it; `this_process` tells forks apart.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs.
 
 A *session* is what one charge pays for. Its plan is made before private data are read, and its *fingerprint* covers everything that must be
-unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor what the outputs are about.
-`over` and `on_rows` narrow the rows that are read; they never change the cost.
+unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor the cost. `over` and `on_rows`
+narrow the rows that are read; they never change the cost.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FilePlan:
 
         Args:
             name: Name of the command's table in the file.
-            free: Keys of the table that may change, because no answer depends on them.
+            free: Keys of the table that may change, because neither the noise nor the cost depends on them.
         """
         fixed = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
         return fingerprint({"pipeline": tables_of(self.pipeline), name: fixed, **self.row_data})

@@ -1,8 +1,8 @@
 """The plan of a sweep, which is made before the first run, and the results of a sweep. Each run is a file with calibrated noise.
 
-A *setting* is one choice of the varied keys; a *variant* is a setting at one epsilon, with the text of its own pipeline file. Public tuning
-is meant for public data, since its search is not charged. A *private search* draws a random number of trials and releases only the best;
-its theorem needs that all trials and their distribution are fixed in advance, so nothing here may depend on a result. A finished run is
+A *setting* is one choice of the varied keys; a *variant* is a setting at one epsilon, with the text of its own pipeline file. With public
+tuning, epsilon covers one run and not the search. A *private search* draws a random number of trials and releases only the best; its
+theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result. A finished run is
 reused only if its fingerprint, which covers everything that it depends on, is the same.
 """
 

@@ -1,0 +1,1 @@
+"""Mechanisms that choose or report a value: noisy choices, randomised and shuffled reports, tests of stability, and private selection."""

@@ -1,8 +1,8 @@
 """The costs of a voting session given its votes, for the owner of the data. The guarantee is the account that holds for any votes.
 
-Where the teachers agree, a noisy vote costs less than its worst case, so an epsilon *given the votes* is smaller; but it depends on private
-data and is itself private. These numbers go to the operator's screen only. `expected` averages over the noise before a session, and
-`realised` uses what was answered.
+Where the teachers agree, a noisy vote costs less than its worst case, so an epsilon *given the votes* can be smaller; but it depends on
+private data and is itself private. `expected` averages over the noise before a session, and `realised` uses what was answered. Only
+`sanitised` may be released: it has noise, and is charged.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The perplexities that `dpcli pmixed evaluate` compares, on a text declared public.
 
-PMixED deals the private texts out to shards and fits one model on each. To draw a token, it samples some of these models and mixes each
-with the public model, no further than a radius from it; the radius limits epsilon. A mode says how: `Sound` has the guarantee, and `Paper`
-is the published protocol, which has none. Both are compared with the public model, with one model of differential privacy, and with one
-without privacy. An ablation measures the ensemble at other values of one parameter, with the radius solved for each.
+PMixED deals the private texts out to shards and fits one model on each. To draw a token, it samples some of these models and projects each
+towards the public model. A mode says how: `Sound` keeps it within a radius, which limits epsilon; `Paper` is the published protocol, which
+has no guarantee. Both are compared with the public model, with one model without privacy and, where dpcli can train it, with one
+differentially private model. An ablation measures the ensemble at other values of one parameter, with the radius solved for each.
 
-All perplexities but the public model's come from private models without noise. They are for the operator, and are no release.
+All perplexities but the public model's depend on the private texts, and none is charged. They are for the operator, and are no release.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure the perplexity of every method on the plan's test text, and of an ablation if `axis` is given.
 
-    All perplexities except the public model's are computed from private models without noise, and must stay private.
+    All perplexities except the public model's depend on the private texts, are not charged, and must stay private.
 
     Args:
         models: Fitted models; they are fitted here if None.

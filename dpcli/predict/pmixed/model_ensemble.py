@@ -44,8 +44,8 @@ PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
 class Mode(Protocol):
     """A protocol for projecting models. All arrays are probabilities, (vocabulary,), and `public` adds up to 1.
 
-    public: the public model's probabilities of the next token. private: those of each fitted model that was drawn for this token. An answer
-    is drawn from `total`, in exact integers, on which the guarantee rests; `projected` only measures losses (token_losses.py).
+    public: the public model's probabilities of the next token. private: those of the fitted models that were drawn for it (`total`), or of
+    one of them (`projected`). An answer is drawn from the integers of `total`; token_losses.py measures `projected`.
     """
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:

@@ -1,9 +1,9 @@
 """The [pmixed] table and its plan: shards, tokens and their cost, fixed before any data are read. This module does not import torch.
 
-Private texts are dealt out to *shards* by a hash of their owner, and one model is fitted on each. Each token is drawn from the models after
-they are moved to within a *radius* of a public model; every drawn token is one step of the mechanism and is charged. The sound mode rests
-on two things: a unit has texts in one shard only (`_require_units`), and the radius holds for every token. The published protocol ("paper")
-is no guarantee: such a file can be run to compare, and never priced.
+Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
+after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
+change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
+protocol ("paper") has no guarantee: such a file can be run to compare, and never priced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The public model that is fine-tuned on the shards, with its vocabulary, and the records into which it cuts texts.
 
-A *record* here is a piece of a text, as tokens, that fits the model's context. Everything public is built once, in the warmed process
-(shard_processes.py); private records are learnt in processes of their own, since learning may change the model. Errors on private texts are
-replaced by a message that quotes nothing.
+A *record* here is a piece of a text, of at most `pmixed.context` tokens. The public side is built several times, and must have the same
+content each time (`content`). Private records are learnt in processes of their own, since learning may change the model. Errors on private
+texts are replaced by a message that quotes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Losses of models and ensembles on the tokens of a text, and the perplexity: exp of the mean loss per token.
 
 The loss of a token is -log of the probability that the model gave it, in nats. For an ensemble, models are drawn for each token, and all
-modes of one rate share the draw, so that their difference is not due to luck. Everything here is computed from private models without
-noise, and is not for release.
+modes of one rate share the draw, so that their difference is not due to that draw. Losses of private models have no noise, and are not for
+release.
 """
 
 from __future__ import annotations

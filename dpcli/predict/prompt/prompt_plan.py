@@ -1,8 +1,8 @@
 """The [prompt] table and its plan: teachers are prompts with private demonstrations, and vote on public queries.
 
 A *demonstration* is a private labelled text that a prompt shows to a language model; each owner's texts go to one teacher, so that one
-change moves one vote. The noisy votes label public texts, and a student prompt is made of those: only they leave the private side. Keys on
-which the votes depend may not change within a session.
+change moves one vote on each query. The noisy votes label public texts, and a student prompt is made of those: only they leave the private
+side. Keys on which the votes depend may not change within a session.
 """
 
 from __future__ import annotations

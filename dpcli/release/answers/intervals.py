@@ -1,8 +1,8 @@
 """Confidence intervals of noisy answers, and the noise that meets a target error.
 
-An interval covers the noise alone: values that were clamped and rows that were left out are not errors to it. Numbers are noisy integers in
-steps and become units of the answer at the end (`on_grid`), so that 1234 steps of 0.01 are 12.34. Ends are rounded outward; noise for a
-target is rounded to more accuracy, which costs more privacy and is charged as such.
+An interval covers the noise alone, and not the effect of values that were clamped or rows that were left out. Numbers are noisy integers in
+steps and become units of the answer at the end (`on_grid`), so that 1234 steps of 0.01 are 12.34. Ends of sums are whole steps, and other
+ends are rounded outward. Noise for a target is rounded to more accuracy, which costs more privacy and is charged as such.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Upper bounds on the tails of weighted sums of independent noises, such as N + w M.
 
 The intervals of ratios and of weighted counts need them. A *law* is a distribution on the whole numbers (laws.py); its *tail* at x is P(X
->= x). Laws are cut into blocks, and every block is moved outward, so that a tail is only ever overestimated; what is left out at the ends
-is added to the probability of failure. Nothing here touches the privacy of an answer, only the width of its interval.
+>= x). A law is cut into blocks, each of which counts at its lowest number, where a tail is largest; what is left out at the ends is added
+to the probability of failure. So a tail is overestimated, up to the errors of a law's own tail. Nothing here touches the privacy of an
+answer, only the width of its interval.
 """
 
 from __future__ import annotations

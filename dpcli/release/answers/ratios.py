@@ -1,8 +1,8 @@
 """Means and variances from noisy sums and counts: estimates, confidence intervals, and the best split of the cost of a mean.
 
 S and C are a noisy sum, in steps from the centre of the range, and a noisy count. The interval of a ratio contains the values that a test
-accepts: those for which S - value * C is no larger than its noise explains. So it is valid for every true count, also a small one, where
-dividing would not be. Only the widths depend on the choices here, never the privacy.
+accepts: those for which S - value * C is no larger than its noise explains. So it is valid for every true count above 0, also a small one.
+Estimates and widths depend on the choices here, and the privacy does not.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The plan, the explanation and the expected errors are made before any data are read. The answers are noisy already when they arrive here, so
 everything in this file is public, and nothing here may open the source. The ends of an interval are rounded outward. Columns of csv and
-json are promised to programs; tables and sentences may change.
+keys of json are promised to programs; tables and sentences may change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The DuckDB engine, which reads csv, parquet and .duckdb files in this process.
 
 sql_statement.py writes the query, in the dialect of dialects.py; this module opens the table, names its columns and types, and returns the
-exact totals. Rows that do not fit in memory are written to a spill folder, which is removed at the end. An ambiguity about columns is
-refused, as DuckDB would choose silently: it casts columns of differing types, ignores case in names, and may compare texts by another order
-than their bytes. `harden` denies a view of the file any other file and the network; it must run before the table is read.
+exact totals. Rows that do not fit in memory are written to a spill folder, which is removed at the end. What DuckDB would decide silently
+is refused (columns whose types differ between files, names that differ by case) or converted (texts with a collation, to be compared by
+their bytes). `harden` denies a view of the file the network and all files but those of [source]; it must run before the table is read.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def connected(spill: SpillFolder) -> Any:
 
 
 def public_paths(table: SourceTable) -> tuple[str, ...]:
-    """Return the paths of the files that are joined with a table. Raises InputError if one is no csv or parquet file."""
+    """Return the paths of the files that are joined with a table. Raises InputError unless each is a csv or parquet file."""
     return tuple(path for join in table.joins if join.path is not None for path in public_file(join.path, table.folder).paths)
 
 

@@ -1,8 +1,8 @@
 """The PostgreSQL engine, which reads a table or a view of a server in one read-only snapshot.
 
-All queries of a release see the same rows, whatever others write meanwhile. Names of functions are looked up in pg_catalog only, so that no
-schema of another role can replace one; settings on which literals and dates depend are fixed for the transaction. Every kind of text is
-cast to one that is compared by bytes, as units must not be merged.
+All queries of a release read one snapshot, whatever others write to its tables meanwhile (a foreign table or a volatile view may still
+change). Names of functions are looked up in pg_catalog only, so that no schema of another role can replace one; settings on which literals
+and dates depend are fixed for the transaction. Every kind of text is cast to one that is compared by bytes.
 """
 
 from __future__ import annotations

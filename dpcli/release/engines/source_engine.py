@@ -82,7 +82,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _engine(table: SourceTable, path: str) -> SqlEngine:
-    """Return the table, opened in the engine that reads it. `path` is the pipeline file, for messages. Raises InputError if it cannot."""
+    """Return the table, opened in the engine that reads it. Messages name `path`. Raises InputError if it cannot be opened."""
     if table.given is not None:
         from dpcli.release.engines.given_engine import open_given
 

@@ -1,8 +1,8 @@
 """The files of a source, and the header and quotes of a csv. No error message shows a line of a file.
 
 A source names one file, or several by a *pattern* such as visits/*.parquet. The first record of a csv is its header, unless the user is
-mistaken: then it is a private row, and a message may show of it only what `instead_of` permits. A csv that cannot be parsed in order is
-refused as a whole, with the same message for every cause, since the cause is private.
+mistaken: then it is a private row, and a message may show of it only what `instead_of` permits. `require_closed_quotes` refuses a csv that
+cannot be parsed in order as a whole, with one message for every cause, since the cause is private.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The table that an engine opens, in three forms: declared by [source], reported by the engine, and as SQL of the declared types.
 
 `SourceTable` is what the file says, `ActualTable` what the engine sees, and `Values` compares them and writes each used column as SQL that
-converts it. A value that does not have the declared type is null; it never fails. Two properties carry the sensitivity: the engine must not
-merge units whose names differ in bytes (`require_one_spelling`), and a joined public table adds no row (`joined_rows` has the proof).
+converts it. A value that does not have the declared type is null; it never fails. Two properties carry the sensitivity: a unit has one
+spelling, as each text is bounded as a unit of its own (`require_one_spelling`), and a joined public table adds no row (`joined_rows` has
+the proof).
 """
 
 from __future__ import annotations

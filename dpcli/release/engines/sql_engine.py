@@ -1,8 +1,8 @@
 """The base class of all engines: an open table that answers each aggregation by one SQL statement.
 
-A subclass opens a table, reports its columns (`_find`), and runs a statement (`_rows`); sql_statement.py writes it. Totals are exact
-integers and private: only aggregated numbers leave an engine. All engines must give the same totals for the same rows, and no message may
-contain the engine's own words, which may quote a row.
+A subclass opens a table, reports its columns (`_find`), and runs a statement (`_rows`); sql_statement.py writes it. Only keys and
+aggregated numbers leave an engine: exact integers, which are private, as are keys that are not declared. All engines must agree on the
+value of every expression, and no message may contain the engine's own words, which may quote a row.
 """
 
 from __future__ import annotations

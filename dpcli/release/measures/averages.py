@@ -1,10 +1,10 @@
 """The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps.
 
 Values are integers (steps) from here to the noise, so that no order of addition changes a sum. A *contribution* is the bound on what one
-unit adds, from which the sensitivity follows. Means and variances are centred: distances from the middle of the range are added, which
-halves what a row can add. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced,
-`aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact totals: only numbers
-with noise may leave it.
+unit adds, from which the sensitivity follows. Variances, and means over a noisy count, are centred: distances from the middle of the range
+are added, so a row adds at most half of the range. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms,
+which are priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact
+totals: only numbers with noise may leave it.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class SumQuery(ColumnQuery):
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        rows = MOST_ROWS if self.counts_all_rows else self.rows  # with this bound, all keys of a unit are equally likely to count
+        # max_total bounds totals, so no row is dropped; if a unit has more than max_groups keys, each is then equally likely to be kept.
+        rows = MOST_ROWS if self.counts_all_rows else self.rows
         aggregation = aggregation_of(self, setting, (steps_of(setting.source, self.column),), rows)
         return replace(aggregation, clip=self.clip(setting))
 

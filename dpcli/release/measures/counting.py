@@ -2,9 +2,9 @@
 
 `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an
 engine computes, and `answer` the noisy answer (query.py). A *contribution* (vectors.py) bounds what one unit adds: at most `max_rows` in
-each of at most `max_groups` keys, from which L1 and L2 sensitivities follow. The engine enforces the same two bounds by leaving rows out.
-If totals and keys are adjusted to add up, only noisy numbers are adjusted, which costs nothing. `threshold` releases whether counts reach a
-number, and no count.
+each of at most `max_groups` keys, from which L1 and L2 sensitivities follow. The engine enforces them by leaving rows, values or keys out;
+a unit that is counted as one needs no bound on its rows. If totals and keys are adjusted to add up, only noisy numbers are adjusted, which
+costs nothing. `threshold` releases whether counts reach a number, and no count.
 """
 
 from __future__ import annotations

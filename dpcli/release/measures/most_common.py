@@ -1,9 +1,9 @@
 """The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values.
 
 A *choice* releases a value and not its count. Its sensitivity is the change of the difference of two counts (`score_range`), not of one
-count. Declared values make every value possible; values from the data may only be shown after a test that no unit decides, which costs a
-delta. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums
-that an engine computes, and `answer` the noisy answer (query.py).
+count. Declared values make every value possible; values from the data may only be shown after a noisy test, which costs a delta. `problems`
+and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an engine
+computes, and `answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures by keys that need not be declared: a key is shown if enough rows or units have it.
 
 A key that only one unit has would reveal the unit if it were shown. With keys = "threshold" a stability histogram (stability.py of the
-mechanisms) adds noise to the count of each key in the data and shows those above a threshold; its delta is the probability of showing such
-a key. With declared keys every key is answered, and nothing is paid for the choice.
+mechanisms) adds noise to the count of each key in the data and shows those above a threshold; its delta bounds the probability of showing
+such a key. With declared keys every key is answered, and nothing is paid for the choice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The measure quantile: values on the declared grid of a column, chosen by the exponential mechanism.
 
-A *candidate* is a step of the grid, and its *score* says how far its rank is from the wanted share of the rows. The exponential mechanism
-chooses a candidate with odds that fall with the score; its cost follows from the *score range*, the largest change of a difference of two
-scores. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums
-that an engine computes, and `answer` the noisy answer (query.py).
+A *candidate* is a step of the grid, and its *score* is minus the distance of its rank from the wanted share of the rows. The exponential
+mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of a difference of two scores.
+`problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an
+engine computes, and `answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 They use propose-test-release: the query proposes a bound on how much one unit changes the answer, and a noisy test decides whether so many
 units would have to change that the bound holds here. Then the answer gets noise of the proposed size; if the test fails, the answer is
-none. The test's delta is the probability of an answer that was not stable. `problems` and `needs` check the keys of a measure, `releases`
-gives its mechanisms, which are priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py).
+none. The test's delta bounds the probability of an answer that was not stable. `problems` and `needs` check the keys of a measure,
+`releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer
+(query.py).
 """
 
 from __future__ import annotations

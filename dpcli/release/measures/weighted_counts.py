@@ -1,8 +1,8 @@
 """The measure linear: weighted sums of counts by a matrix of whole numbers, answered by the better of two strategies.
 
 Each row of the matrix is a sum, each column a key of `by`. Either the counts get noise and the sums are computed from them, or the sums get
-noise as one vector, whose sensitivity follows from the largest columns. Both cost the same; the one with the smaller total variance is
-used, which is known without the data.
+noise as one vector, whose sensitivity follows from the largest norms of a column. Both cost the same; the one with the smaller total
+variance is used, which is known without the data.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The *distance* is the number of units that may change without changing the answer. It moves by at most 1 between neighbours and is 0 next to
 data with another answer; the (epsilon, delta) of the test rests on these two facts and on a threshold that noise alone exceeds with
-probability at most delta. A distance that is too large by one breaks both.
+probability at most delta. A distance that is too large by one breaks the guarantee.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The documents of a sweep: its plan, its results, the result of a private search, and the picture of the frontier.
 
 The frontier shows the median metric of the best setting at each epsilon, the range of its runs, and the other settings. Two warnings belong
-to every result and must stay: with public tuning, epsilon covers one run and not the search; and the median of a setting that was chosen by
-it is biased. A private search shows only its best run, since its guarantee needs the other trials, and their number, to stay secret.
+to every result of public tuning and must stay: epsilon covers one run and not the search; and the median of a setting that was chosen by it
+is biased. A private search shows only its best run, since its guarantee needs the other trials, and their number, to stay secret.
 """
 
 from __future__ import annotations

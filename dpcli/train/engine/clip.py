@@ -1,8 +1,8 @@
 """Clipping styles, which bound the gradient of one example before the sum.
 
-C is the L2 bound on the clipped gradient of one example; the noise of a step is noise_multiplier times C, so the guarantee of training
-hangs on `factors` never letting an example exceed C. A *group* is a set of parameters that one factor scales. A style may divide C among
-groups, as long as the squares of their bounds add up to C^2. The adaptive style moves C by a noisy count, which is released and charged as
+C is the L2 bound on the clipped gradient of one example; the noise of a step is a multiple of C, so the guarantee of training hangs on
+`factors` never letting an example exceed C. A *group* is a set of parameters that one factor scales. A style may divide C among groups, as
+long as the squares of their bounds add up to at most C^2. The adaptive style moves C by a noisy count, which is released and charged as
 well. This module does not import torch, because it is used when a file is read.
 """
 

@@ -1,6 +1,7 @@
 """Rules for the per-example gradients of layers: linear layers, convolutions, embeddings and normalisations.
 
-A rule belongs to a forward function. A subclass that defines its own forward therefore has no rule.
+RULES is keyed by the qualified name of `forward`: a subclass inherits its parent's rule unless it overrides `forward`, because its gradient
+may then differ.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A *method* (method.py) computes the gradient of each example; a *clip* (clip.py) bounds its norm by C. The sensitivity holds only if the
 gradient of an example depends on that example alone (*isolation*): modules that mix examples are refused (`REFUSALS`), the program is
-rehearsed on synthetic records, and some steps are checked on the real ones (`checked_sums`). What is found on private records is never
+rehearsed on synthetic records, and in some steps one real example is checked (`checked_sums`). What is found on private records is never
 reported, except by a refusal.
 """
 

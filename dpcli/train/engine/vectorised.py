@@ -1,4 +1,8 @@
-"""The methods that use vmap or a loop. They are slower than book-keeping, but differentiate each example separately by construction."""
+"""The methods that use vmap or a loop.
+
+Slow but simple: each example is differentiated by itself, so no proof is needed that operators keep examples apart (vmap is used only if
+torch defines all of them). book_keeping.py is the fast method, and needs one.
+"""
 
 from __future__ import annotations
 

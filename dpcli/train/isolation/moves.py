@@ -1,7 +1,8 @@
 """Rules for operators that move numbers without computing new ones, such as view, cat or index.
 
-Each rule returns the layout of every output of a call, given the layouts of the arguments. A rule returns Unknown for a case that it does
-not cover. It returns Merged if an output depends on several records, and raises Mixed if the operator pairs records.
+Each rule returns the layout of every output of a call, given the layouts of the arguments. It returns Merged if an output depends on
+several records, and raises Mixed if the operator pairs records. If unsure, return Unknown: it only adds a doubt and rules out the fast
+method (book-keeping). A wrong AlongRecords breaks the guarantee.
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}
 
 
 def pointwise(call: Call) -> Layouts:
-    """Return the layout of a pointwise operator, or of a loss of each number. The shapes of the arguments are aligned from the right.
+    """Return the layout of an elementwise operator or a loss. The shapes of the arguments are aligned from the right.
+
+    Without a reduction, records stay where they are. Any other reduction of a loss merges them; its backward is Unknown.
 
     Raises Mixed if the arguments hold the records along different dimensions.
     """

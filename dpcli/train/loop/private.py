@@ -1,9 +1,9 @@
 """`dpcli.private`, which makes the steps of the user's own training loop private.
 
 The loop is the caller's; each step is dpcli's: it draws the batch, clips each record's gradient, adds noise and calls the optimizer once.
-The caller holds a `PrivateBatch`, which names a step and shows nothing of the records. The guarantee needs that nothing else moves the
-model: `step` refuses a state that the last step did not leave. All planned steps are charged before the first noise, so a loop that stops
-early costs as much.
+After `backward`, the caller makes that call. The caller holds a `PrivateBatch`, which names a step and shows nothing of the records. The
+guarantee needs that nothing else moves the model: a step refuses a state that it finds changed since the last one (UNCHECKED says what is
+compared). All planned steps are charged before the first noise, so a loop that stops early costs as much.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The files that a run writes. It writes metrics while it runs, and the model, a statement and a description at its end.
 
-The description names every file with its SHA-256, so that the model can be used, and checked, without the training file. Only the first of
-several processes writes. The order at the end matters: the files come first, the commit in the ledger last, so that a crash leaves a
-charged run that can be finished, and never a committed one without a model. Metrics on public data may fail without losing the model.
+The description names the files of the model and the statement with their SHA-256, so that the model can be used, and checked, without the
+training file. Only the first of several processes writes. The order at the end matters: the files come before the commit in the ledger, so
+that a crash leaves a charged run that can be finished, and never a committed one without a model. Metrics on public data may fail without
+losing the model.
 """
 
 from __future__ import annotations

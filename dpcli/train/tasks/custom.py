@@ -1,7 +1,7 @@
 """The task "custom", whose model, records, loss and metric are the user's own functions.
 
-The module also builds the learning problem of a program that calls `dpcli.private`. `path` is the path of the training file: relative names
-start from its folder, and messages begin with it.
+The module also builds the learning problem of a program that calls `dpcli.private`. `path` is the path of the training file, from whose
+folder relative names start.
 """
 
 from __future__ import annotations

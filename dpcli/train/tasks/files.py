@@ -1,9 +1,9 @@
 """Readers of .csv, .parquet and .jsonl files, and checks of the owners of records.
 
-An *owner* is whom a record belongs to; a *window* is a part of the data by days or blocks, and rows outside of it are never returned. A
-*unit* is an owner or, if a ledger has blocks, an owner in a block. No error message quotes a value of the data, because the data are
-private. The readers must not guess: of two columns of one name, one would be lost silently, and the owners 1 and "1" would be two. `place`
-is the path of the data file, with which messages begin, and `only` the window to which rows are restricted, None for all.
+An *owner* is whom a record belongs to; a *window* is a part of the data by blocks of a ledger, and rows outside of it are never returned. A
+*unit* is an owner or, if owners are bounded in each block, an owner in a block. No error message quotes a value of the data, because the
+data are private. The readers must not guess: of two columns of one name, one would be lost, and owners of two types would make two people
+of one. `place` is the path of the data file, with which messages begin, and `only` the window to which rows are restricted, None for all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The trained model of a classification task, and readers of the records that it classifies.
 
-`place` is the path of the file of records, with which messages begin; `shape` is the shape of one record that the model takes.
+`place` is the source of the records, with which messages begin; `shape` is the shape of one record's inputs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The trained models of the language tasks: a model that continues prompts, and a classifier of texts.
 
-The model was trained with differential privacy and may be used freely: whatever it writes is post-processing. An *adapter* holds the
-trained weights on top of the public model; a soft prompt holds trained vectors in front of the text. The random numbers here draw tokens,
-protect nobody, and may have a seed.
+If the run was private (`description.guarantee["private"]`), whatever the model writes is post-processing. An *adapter* holds the trained
+weights on top of the public model; a soft prompt holds trained vectors in front of the text. The random numbers here draw tokens, protect
+nobody, and may have a seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The interface of trained models, with their inputs and their answers. This module does not import torch.
 
-A `TrainedModel` answers about records or prompts (`answers`) and measures itself on labelled public data (`measured`). Whatever is computed
-from the model alone is post-processing and costs nothing more. Metrics on the private data would be another release.
+A `TrainedModel` answers about records or prompts (`answers`) and measures itself on labelled data (`measured`). Whatever is computed from
+the model of a private run alone is post-processing and costs nothing more. A metric on private data would be another release, and nothing
+here charges or refuses it.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Watch(Displayed):
         observed: Observations of "sampling", "clipping" and "noise".
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
-        batches: Number of batches that the loader drew.
+        batches: Batches that the loader drew, plus one for each unwatched step, so that the number can be compared with `steps`.
         wrong: First contradiction between the loop and the file, in words; "" if there is none.
         drawn: Test of the loader's batches against the sampling scheme; None if there is none.
         noise: Measurement of the noise; None without an Opacus optimizer.
