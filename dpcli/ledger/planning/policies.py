@@ -169,28 +169,33 @@ def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> d
     A run waits at one block, for the number of shares with which it may fit. A request changes nothing at the blocks that it does not read.
     """
     state, locks = spendable_copy(before), _Locks(before, shares)
-    waiting: dict[str, list[tuple[int, Fraction | float, int]]] = {}  # by block: shares, dominant share and index, as heaps
+    dominant = [locks.dominant_share(offer) for offer in requested]
+    order = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
+    ranks = {index: rank for rank, index in enumerate(order)}
+    waiting: dict[str, list[tuple[int, int]]] = {}  # by block: a number of shares and the rank of a run, as heaps
     verdicts = {}
     for arrival, offer in enumerate(requested):
         blocks = _blocks(offer)
         locks.open(blocks)
-        candidates = [(locks.dominant_share(offer), arrival)]
+        candidates = [ranks[arrival]]
         for block in blocks:
             queue = waiting.get(block, [])
             while queue and queue[0][0] <= locks.opened[block]:
-                candidates.append(heappop(queue)[1:])
-        for share, index in sorted(candidates):
+                candidates.append(heappop(queue)[1])
+        for rank in sorted(candidates):
+            index = order[rank]
             obstacle = locks.obstacle(requested[index])
             if obstacle is not None:
                 block, needed = obstacle
-                heappush(waiting.setdefault(block, []), (needed, share, index))
+                heappush(waiting.setdefault(block, []), (needed, rank))
                 continue
             why = charge_or_reason(state, requested[index].charge, named=True)
             verdicts[index] = Verdict(offer.day, why)
             if not why:
                 locks.take(requested[index])
-    left = sorted((share, index, block) for block, queue in waiting.items() for _, share, index in queue)
-    for number, (_, index, block) in enumerate(left):
+    left = sorted((rank, block) for block, queue in waiting.items() for _, rank in queue)
+    for number, (rank, block) in enumerate(left):
+        index = order[rank]
         offer = requested[index]
         why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
         if state.retired_block(offer.charge.window) or not state.on_blocks(offer.charge.window).fits(
