@@ -34,7 +34,12 @@ If a dataset is cut into blocks, a unit loses only by runs that read a block wit
 m^k times the spending of the fullest block (dpcli.ledger.blocks.family, steps 4 to 6), and each is known before its run begins.
 
 If no cost has a delta, G is the event that L never exceeds u: the odometer bounds the loss itself. That is more than the cap says, so u may
-exceed the epsilon of the cap. No step uses the cap on epsilon, so the odometer holds even if this cap was raised after outputs.
+exceed the epsilon of the cap. If a cost has a delta, L may exceed u with a probability above delta, and only the statement holds. No step
+uses the cap on epsilon, so the odometer holds even if this cap was raised after outputs.
+
+The r of a run is fixed when it begins, whenever it is charged. So a correction of its price restores the bound, even if outputs led to the
+correction; until then the R of the ledger is too low. If a history is imported, its runs were seen before the opening: step 4 then needs
+that delta, and the order or the slack, were not chosen from their outputs.
 
 Source: Rogers et al. 2016, arXiv:1605.08294 (odometers); Whitehouse et al. 2023, arXiv:2203.05481 (mixtures of orders); Haney et al. 2023,
 arXiv:2309.05901 (runs that overlap).

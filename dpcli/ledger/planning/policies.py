@@ -18,13 +18,13 @@ computed from the schedule and the state of the ledger, and from no output of a 
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from dpcli.ledger.amounts import AT, ZERO, Amounts, add, amount_of, cost_on_blocks, largest_share, read
@@ -42,6 +42,7 @@ from dpcli.ledger.plugin import POLICIES
 from dpcli.ledger.state import LedgerState
 
 FIRST_COME, _, PACK = POLICIES
+ABOVE_ALL = 1e300  # a part of what is left that is above every one that fits, and whose sums are doubles
 
 
 class Verdict(NamedTuple):
@@ -91,7 +92,7 @@ def _left(state: LedgerState, key: str) -> Decimal:
 def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
     """Return the verdict on each run by the policy "dpack"."""
     loads = [
-        math.fsum(largest_share({key: cost}, {key: _left(before, key)}) for key, cost in _cost(offer).items())
+        math.fsum(min(largest_share({key: cost}, {key: _left(before, key)}), ABOVE_ALL) for key, cost in _cost(offer).items())
         for offer in requested
     ]
     state, verdicts, denied = spendable_copy(before), {}, 0
@@ -110,11 +111,14 @@ class _Locks:
         before: The state of the ledger before any run.
         shares: The number of fair shares of each block.
         opened: The number of unlocked shares of each block.
+        taken: The part of what was left of each amount on each block that granted runs take, by key, in shares.
     """
 
     before: LedgerState
     shares: int
     opened: Counter[str] = field(default_factory=Counter)
+    taken: dict[str, Fraction] = field(default_factory=dict)
+    _needed: dict[tuple[str, Decimal], Fraction | None] = field(default_factory=dict)  # many runs cost the same on a block
 
     def open(self, blocks: Sequence[str]) -> None:
         """Unlock a share of each block that still has a locked one."""
@@ -126,18 +130,31 @@ class _Locks:
         parts = [_quotient(cost, left[name]) for name, cost in read(offer.charge.cost.amounts).items()]
         return max(parts, default=0.0)
 
-    def obstacle(self, state: LedgerState, offer: Offer) -> tuple[str, float] | None:
+    def take(self, offer: Offer) -> None:
+        """Take the shares of a run that fits in what is unlocked."""
+        for key, cost in _cost(offer).items():
+            if cost:
+                self.taken[key] = self.taken.get(key, Fraction(0)) + (self._shares(key, cost) or 0)
+
+    def obstacle(self, offer: Offer) -> tuple[str, int] | None:
         """Return a block on which a run does not fit in what is unlocked, and the least number of shares with which it would fit.
 
-        Returns None if the run fits on all of its blocks.
+        The number is above `shares` if nothing is left on the block. Returns None if the run fits on all of its blocks.
         """
         for key, cost in _cost(offer).items():
+            needed = self._shares(key, cost) if cost else Fraction(0)
+            least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed) if cost else 0
             block = key.partition(AT)[2]
-            taken = add(add({key: cost}, {key: state.spent.get(key, ZERO)}), {key: self.before.spent.get(key, ZERO)}, -1)[key]
-            needed = self.shares * _quotient(taken, _left(self.before, key)) if cost else 0.0
-            if needed > self.opened[block]:
-                return block, needed
+            if least > self.opened[block]:
+                return block, least
         return None
+
+    def _shares(self, key: str, cost: Decimal) -> Fraction | None:
+        """Return how many shares a cost > 0 takes of an amount on a block; None if nothing was left."""
+        if (key, cost) not in self._needed:
+            part = _quotient(cost, _left(self.before, key))
+            self._needed[key, cost] = self.shares * part if isinstance(part, Fraction) else None
+        return self._needed[key, cost]
 
 
 def _quotient(amount: Decimal, of: Decimal) -> Fraction | float:
@@ -148,27 +165,39 @@ def _quotient(amount: Decimal, of: Decimal) -> Fraction | float:
 
 
 def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
-    """Return the verdict on each run by the policy "unlock"."""
+    """Return the verdict on each run by the policy "unlock".
+
+    A run waits at one block, for the number of shares with which it may fit. A request changes nothing at the blocks that it does not read.
+    """
     state, locks = spendable_copy(before), _Locks(before, shares)
-    waiting: list[tuple[Fraction | float, int]] = []  # the dominant share and the index of each run that waits, in order
-    obstacles: dict[int, tuple[str, float]] = {}
+    dominant = [locks.dominant_share(offer) for offer in requested]
+    order = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
+    ranks = {index: rank for rank, index in enumerate(order)}
+    waiting: dict[str, list[tuple[int, int]]] = {}  # by block: a number of shares and the rank of a run, as heaps
     verdicts = {}
     for arrival, offer in enumerate(requested):
-        locks.open(_blocks(offer))
-        insort(waiting, (locks.dominant_share(offer), arrival))
-        for item in tuple(waiting):
-            index = item[1]
-            block, needed = obstacles.get(index, ("", 0.0))
-            if needed > locks.opened[block]:
-                continue  # less is left on this block than when it was looked at last
-            obstacle = locks.obstacle(state, requested[index])
+        blocks = _blocks(offer)
+        locks.open(blocks)
+        candidates = [ranks[arrival]]
+        for block in blocks:
+            queue = waiting.get(block, [])
+            while queue and queue[0][0] <= locks.opened[block]:
+                candidates.append(heappop(queue)[1])
+        for rank in sorted(candidates):
+            index = order[rank]
+            obstacle = locks.obstacle(requested[index])
             if obstacle is not None:
-                obstacles[index] = obstacle
+                block, needed = obstacle
+                heappush(waiting.setdefault(block, []), (needed, rank))
                 continue
-            waiting.remove(item)
-            verdicts[index] = Verdict(offer.day, charge_or_reason(state, requested[index].charge, named=True))
-    for number, (_, index) in enumerate(waiting):
-        offer, (block, _) = requested[index], obstacles[index]
+            why = charge_or_reason(state, requested[index].charge, named=True)
+            verdicts[index] = Verdict(offer.day, why)
+            if not why:
+                locks.take(requested[index])
+    left = sorted((rank, block) for block, queue in waiting.items() for _, rank in queue)
+    for number, (rank, block) in enumerate(left):
+        index = order[rank]
+        offer = requested[index]
         why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
         if state.retired_block(offer.charge.window) or not state.on_blocks(offer.charge.window).fits(
             read(offer.charge.cost.amounts)

@@ -195,6 +195,13 @@ def test_a_retired_block_is_denied_by_every_policy() -> None:
         assert "was retired" in plan.runs[0].why, policy
 
 
+def test_costs_whose_sum_is_beyond_doubles_are_denied() -> None:
+    huge = Wish(FIRST, {"epsilon": Fraction(10**308), "delta": Fraction(0)}, tuple(BLOCKS[:3]))
+    for policy in POLICIES:
+        plan = plan_by_policy(planned(opening(terms()), [huge, replace(huge, cost=dict.fromkeys(CAPS, Fraction(0)))]), policy)
+        assert [one.fits for one in plan.runs] == [False, True], policy
+
+
 SCHEDULE = """format = 1
 [[run]]
 file = "elephant.toml"

@@ -73,6 +73,26 @@ def test_the_best_adversary_does_not_exceed_it(name: str) -> None:
     assert at_any_moment(tried, cap, lambda spent: 0.5 * claim(spent), exceeded, 12.0) > DELTA
 
 
+def test_a_run_with_a_delta_may_lose_more_than_it_says() -> None:
+    """Gaussian noise of mu = 0.5, charged at its epsilon: (u, delta) holds, and the loss is above u three times as often as delta."""
+    described, u = 0.0049, 1.0667370622762077
+    run = of_gaussian(0.5, {"epsilon": Decimal(u), "delta": Decimal(described)})
+    assert shown("approx-dp")[1](run.cost) == u
+    assert 0.9 * described <= staged([[run]], [u], 12.0) <= described * SLACK
+    assert staged([[run]], [u], 12.0, exceeded) > 2.8 * DELTA
+
+
+@pytest.mark.long
+def test_a_correction_counts_in_full(tmp_path: Path) -> None:
+    """Whenever it is made: the odometer is then that of the right price."""
+    with init(str(tmp_path / "l.db"), DATASET, LedgerTerms("user", "add-remove", 1.0, DELTA, filter="zcdp")) as ledger:
+        ledger.spend(gaussian(90.0), "first", DELTA)
+        ledger.spend(gaussian(9.0), "second", DELTA)
+        ledger.correct("first", gaussian(9.0), "another file", DELTA)
+        total = 2 * Decimal(ledger.cost(gaussian(9.0), DELTA)[0].amounts["rho"])
+        assert odometer(ledger.state()).epsilon == loss_at_any_moment(float_above(total), DELTA)
+
+
 @pytest.mark.parametrize(("name", "times"), [("gdp", 3.0), ("zcdp", 1.3)])
 def test_the_number_of_a_fixed_moment_is_exceeded(name: str, times: float) -> None:
     """Gaussian noise, again and again, until the loss is high: what holds at each fixed moment gives away more than delta at this one."""
