@@ -15,13 +15,14 @@ from dpcli.accountants.base import Bound
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.base.errors import NotRepresentable
+from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.contour.certified import attempts, log_delta_between
 from dpcli.numerics.contour.tilted import Losses
-from dpcli.numerics.grid.large_losses import large_losses
+from dpcli.numerics.grid.large_losses import LEFT_OUT, large_losses, others_on
 from dpcli.numerics.work import QUESTION, allowance
 from tests.cases import by_tier
 
@@ -256,3 +257,20 @@ def test_parts_of_two_kinds(log_delta: float) -> None:
     assert whole.lower is not None and upper - lower <= 4e-6 * upper
     assert lower <= whole.upper and upper >= whole.lower
     assert less[0].epsilon(log_delta, less[1])[1] < lower
+
+
+@pytest.mark.long
+def test_losses_that_count_as_infinite_with_a_probability_below_every_float() -> None:
+    """Their P-mass is added to that of the outcomes that are left out."""
+    log_delta = -744.0
+    losses = directions(((SampledGaussian(0.5, 0.01), 2), (Gaussian(0.9492693510503815), 1)))[0]
+    with np.errstate(all="ignore"):
+        result = large_losses(losses, log_delta)
+        assert result is not None
+        lattices = [curve.lattice for curve in result[0].terms]
+        tilt, log_rare = min(lattice.tilt for lattice in lattices), log_delta + LEFT_OUT
+        rest = [(loss, n) for loss, n in losses if not hasattr(loss, "cut")]
+        (other,) = others_on(rest, lattices[0].spacing, tilt, log_rare)
+    log_infinite = math.log(other.count) + float(other.tails.p_above[-1])
+    assert math.exp(log_infinite) == 0.0 and log_infinite > log_rare - 5.0
+    assert result[0].log_lost >= np.logaddexp(log_rare, log_infinite)

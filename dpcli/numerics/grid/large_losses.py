@@ -522,12 +522,12 @@ def large_losses(
         if curve is None:
             return None
         curves.append(curve)
-    infinite = max(curve.lattice.infinite for curve in curves)  # of the other losses, whatever the tilt
     log_left_out = math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2
+    log_infinite = [math.log(other.count) + float(other.tails.p_above[-1]) for other in others]
     bounds = LargeLosses(
         terms=curves,
         omitted=plan.omitted,
-        log_lost=log_left_out if infinite == 0.0 else float(np.logaddexp(log_left_out, math.log(infinite) + 1e-9)),
+        log_lost=float(np.logaddexp.reduce([log_left_out, *log_infinite])) + 1e-9,
         slip=math.fsum(n * each.slip for each, n in cells),
         log_error=count * 2.0 * MASS_ERROR,
         t=max(zip((_log_upper(curve, near) for curve in curves), plan.tilts, strict=True))[1],
