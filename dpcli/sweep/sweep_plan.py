@@ -26,7 +26,7 @@ from dpcli.file.toml.write import toml_text
 from dpcli.sessions.priced import fingerprint
 from dpcli.sweep.setting import Setting, settings_of, with_value
 from dpcli.sweep.sweep_settings import REPEATS, Sweep, read_sweep
-from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.train.plan.plan import TrainingPlan, plan_of, require_last_iterate
 from dpcli.train.plan.settings import read_train
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class _Calibration:
         tables = {**tables, "mechanism": calibrated.tables["mechanism"]}
         text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
         plan = replace(calibrated.plan, train=read_train(text.encode(), self.path))
+        require_last_iterate([stage.entry for stage in plan.first_stages], plan.train, plan.pipeline, self.path)
         return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))
 
     def calibrated(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _Calibrated:

@@ -36,7 +36,7 @@ from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
 from tests.cases import require_each
 from tests.command import ROOT, dpcli
-from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
+from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, SWEEP, TRAIN, TUNE
 
 
 def planned(folder: Path, text: str) -> SweepPlan:
@@ -213,6 +213,18 @@ def test_no_run_leaves_a_number_to_be_solved_for(tmp_path: Path) -> None:
             planned(tmp_path, f'{PUBLIC}[sweep.grid]\n"mechanism.sgd.{key}" = {values}\n')
 
     require_each(['"calibrate"', '[{ scheme = "poisson", rate = "calibrate" }]'], check)
+
+
+@pytest.mark.long
+def test_every_run_of_last_iterate_keeps_its_premises(tmp_path: Path) -> None:
+    """Those that share the calibration of another one too."""
+    keys = "learning_rate = 3.0\nsmoothness = 0.3\nstrong_convexity = 0.05\n"
+    head, _ = HEAD.split("[[mechanism]]")
+    entry = f'[[mechanism]]\nname = "sgd"\ntype = "last-iterate"\nnoise_multiplier = 20.0\niterations = 14\n{keys}'
+    train = TRAIN.replace('"logistic"\nlearning_rate = 1.0', '"bounded-logistic"\nlearning_rate = 3.0\nweight_decay = 0.05')
+    for key, values in (("learning_rate", "[3.0, 6.0]"), ("momentum", "[0.0, 0.9]"), ("model", '["bounded-logistic", "mlp"]')):
+        with pytest.raises(InputError, match="because the price of last-iterate needs it"):
+            planned(tmp_path, f'{head}{entry}{train}{SWEEP}[sweep.grid]\n"train.{key}" = {values}\n')
 
 
 def test_two_settings_that_make_one_file_are_one(tmp_path: Path) -> None:

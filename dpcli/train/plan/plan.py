@@ -227,11 +227,11 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
                 "price is for all records of a unit in one group, but training divides records among groups; set train.records_per_unit"
             )
     entries = [by_name[name] for name in names]
-    _require_last_iterate(entries, train, pipeline, path)
+    require_last_iterate(entries, train, pipeline, path)
     return entries
 
 
-def _require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline, path: str) -> None:
+def require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline, path: str) -> None:
     """Raise InputError if the model is for last-iterate and the entry is not, or if training would break a premise of the entry."""
     covered = [entry for entry in entries if entry.spec.final_only]
     if covered and len(entries) > 1:

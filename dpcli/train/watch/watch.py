@@ -294,5 +294,9 @@ def watch(pipeline: str | os.PathLike[str]) -> Watch:
     """
     require("torch")
     plan = plan_of(os.fspath(pipeline))
+    if plan.final_only:
+        raise InputError(
+            f"{plan.path}: expected no entry of type last-iterate, found one: no loop but dpcli train's keeps its premises"
+        )
     plan.require_budget()
     return Watch(plan)

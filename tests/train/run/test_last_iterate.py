@@ -26,6 +26,7 @@ from dpcli.train.run.training_run import train
 from dpcli.train.step import prepare
 from dpcli.train.tasks.classification import BoundedLogistic
 from dpcli.train.tasks.learning import learning
+from dpcli.train.watch.watch import watch
 from tests.cases import require_each
 from tests.train.samples import Stopped, stop_at
 
@@ -123,6 +124,12 @@ def test_other_entries_and_other_tasks_do_not_train_it() -> None:
         with pytest.raises(InputError, match=words):
             plan_of("last.toml", text.encode())
     assert "mechanism" not in table
+
+
+def test_no_other_loop_is_watched_for_it(folder: Path) -> None:
+    (folder / "last.toml").write_text(FILE)
+    with pytest.raises(InputError, match="no entry of type last-iterate, found one: no loop but dpcli train's keeps its premises"):
+        watch("last.toml")
 
 
 def test_a_run_is_priced_as_the_mechanism_and_once_more_if_it_is_resumed() -> None:
