@@ -400,8 +400,8 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
 def _free(edit: Edit) -> bool:
     """Return whether the key that is edited counts as one on which no epsilon depends.
 
-    Such keys are descriptions, the sections of other commands, and delta, since all epsilons are compared at one delta. Caps count too: only
-    the epsilon of an adaptive file, all of whose changes are priced, depends on them.
+    Such keys are descriptions, the sections of other commands, and delta, since all epsilons are compared at one delta. Caps count too,
+    because only the epsilon of an adaptive file depends on them, and all changes of such a file are priced.
     """
     if edit.section in LISTS:
         return edit.keys == ("description",)

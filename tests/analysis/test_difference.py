@@ -185,7 +185,9 @@ def test_names_caps_and_sections_are_free(compare) -> None:  # type: ignore[no-u
 
 
 def test_the_cap_of_an_adaptive_file_costs_what_it_allows(compare) -> None:  # type: ignore[no-untyped-def]
-    before = edited(("delta = 1e-5\n", "delta = 1e-5\nadaptive = true\n[budget]\nepsilon = 3.0\ndelta = 1e-5\n"))
+    cap = "delta = 1e-5\nadaptive = true\n[budget]\nepsilon = 3.0\ndelta = 1e-5\n"
+    before = edited(("delta = 1e-5\n", cap), ("steps = 2_000\n", ""), ('sampling = { scheme = "poisson", batch_size = 256 }\n', ""))
+    before = before.replace("noise_multiplier = 1.1", "noise_multiplier = 30.0")
     (one,) = compare(edited(("epsilon = 3.0", "epsilon = 6.0"), text=before), before).priced
     assert (one.change.edits[0].key, one.epsilon, one.increase) == ("budget.epsilon", 6.0, 3.0)
 

@@ -523,7 +523,7 @@ def large_losses(
             return None
         curves.append(curve)
     log_left_out = math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2
-    log_infinite = [math.log(other.count) + float(other.tails.p_above[-1]) for other in others]
+    log_infinite = [math.log(other.copies) + float(other.tails.p_above[-1]) for other in others]
     bounds = LargeLosses(
         terms=curves,
         omitted=plan.omitted,
