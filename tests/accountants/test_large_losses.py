@@ -271,6 +271,6 @@ def test_losses_that_count_as_infinite_with_a_probability_below_every_float() ->
         tilt, log_rare = min(lattice.tilt for lattice in lattices), log_delta + LEFT_OUT
         rest = [(loss, n) for loss, n in losses if not hasattr(loss, "cut")]
         (other,) = others_on(rest, lattices[0].spacing, tilt, log_rare)
-    log_infinite = math.log(other.count) + float(other.tails.p_above[-1])
+    log_infinite = math.log(other.copies) + float(other.tails.p_above[-1])
     assert math.exp(log_infinite) == 0.0 and log_infinite > log_rare - 5.0
     assert result[0].log_lost >= np.logaddexp(log_rare, log_infinite)
