@@ -126,14 +126,14 @@ def test_no_measure_sees_a_record_outside_of_the_window(
     within = lambda day: "2020-12-28" <= day <= "2021-01-06"  # noqa: E731
     lines = csv(tmp_path, draw)
     with ledger(str(tmp_path / "l.db")) as books:
-        for turn, change in enumerate((None, within, lambda day: not within(day))):
+        for turn, change in enumerate((None, within, *[lambda day: not within(day)] * 4)):
             lines = lines if change is None else csv(tmp_path, draw, change, lines)
             seen.append([])
             plan = planned(tmp_path, query, ("window", list(window)), output=str(tmp_path / f"out{turn}"))
             assert release(plan, books).answers
         runs = books.state().runs.values()
     assert seen[0] == seen[1] and seen[0]
-    assert seen[2] != seen[0]  # the records in the window are what is read
+    assert any(other != seen[0] for other in seen[2:])  # the records in the window are what is read; few values may be as many by chance
     assert {run.window for run in runs} == {tuple(f"{day}" for day in DAYS if within(f"{day}"))}
     said = (tmp_path / "out0" / "statement.md").read_text()
     assert ('Only rows whose "when" lies in 2020-12-28..2021-01-06 are read' in said) == stated
