@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 from dpcli.base.lazy import load
@@ -73,7 +74,7 @@ def csv(
     for _ in range(200):
         day = f"{draw.choice(DAYS)}"
         row = {"visitor": f"v{draw.randrange(60)}", "state": draw.choice(["CA", "NY"]), "city": draw.choice("ABCD")}
-        row |= {"name": draw.choice("abcdef"), "age": draw.randrange(116), "spent": draw.randrange(500)}
+        row |= {"name": draw.choice(ascii_letters), "age": draw.randrange(116), "spent": draw.randrange(500)}
         if not keep(day):
             fresh.append(",".join([day, *(str(row[name]) for name in COLUMNS)]))
     (folder / "visits.csv").write_text("\n".join([",".join(["when", *COLUMNS]), *kept, *fresh]) + "\n")
