@@ -209,10 +209,10 @@ def _curve_of_case(
             answer = replace(bounds(candidate.profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
         curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))
-        # Both accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
+        # All accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
         if answer.is_narrow() or curve.is_narrow():
             break
-    if not curve.is_narrow():
+    else:
         one_sided = [candidate for name, candidate in by_name.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, epsilons, delta, wide_points, has_many))
     # A point of the curve may imply a smaller delta at another epsilon than the accountants have there.
