@@ -225,9 +225,9 @@ def _sums_atoms(profile: Any) -> bool:
         return _sums_atoms(profile.rest)
     try:
         losses = [loss for mechanism, _ in profile.steps for loss in mechanism.losses()]
+        return sum(count for _, count in profile.steps) > 1 and not any(getattr(loss, "decays", True) for loss in losses)
     except NotRepresentable:
         return False
-    return sum(count for _, count in profile.steps) > 1 and not any(getattr(loss, "decays", True) for loss in losses)
 
 
 def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
