@@ -1,4 +1,8 @@
-"""The commands about the model of a training run: `dpcli predict`, `dpcli evaluate` and `dpcli attest`."""
+"""The commands about the model of a training run: `dpcli predict`, `dpcli evaluate` and `dpcli attest`.
+
+Each takes the folder of a run, which train/run/results.py wrote. No command here charges a ledger. The work is done in train/trained, and
+train/documents/trained.py turns its results into documents, which `emit` prints in the requested formats.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run."""
+"""The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run.
+
+Every document states the guarantee of the run, as its description (train/run/description.py) holds it, and whether the printed numbers are
+covered by it. Text from a run's folder passes through `visible`, because a folder from elsewhere could hold control characters.
+"""
 
 from __future__ import annotations
 

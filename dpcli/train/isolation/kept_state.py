@@ -1,7 +1,9 @@
 """The state that a model and its loss can reach, and the constant tensors that they read.
 
-A forward pass that changes state could carry one record into the gradient of another. A snapshot of the state before the pass is therefore
-compared with one after it. Constant tensors are named in the statement of the run, because they may depend on data.
+A forward pass that changes state could carry one record into the gradient of another. The rehearsal (isolation/rehearsal.py) therefore
+compares a snapshot of the state before a pass with one after it. A snapshot names each value by the path that leads to it, such as "model:
+layers.0.counter", and walks through attributes, closures, global variables and classes of the user's code, but not of libraries. Constant
+tensors are named in the statement of the run, because they may depend on data.
 """
 
 from __future__ import annotations

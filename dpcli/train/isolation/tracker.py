@@ -1,7 +1,10 @@
 """A dispatch mode that follows a program operator by operator, and tracks along which dimension each tensor holds records.
 
-The layouts are defined in `layout`, and the rule of each operator is in `operators` or `moves`. The mode collects its results in
+A dispatch mode of torch intercepts every operator that a program calls, in the forward and the backward pass. The layouts are defined in
+layout.py, and the rule of each operator is in operators.py or moves.py. `track` is the centre: it finds the layouts of a call's outputs and
+stores them. Views share memory, so a write to one of them may change the layouts of all (`StorageState`). The mode collects its results in
 `IsolationFindings`: an error if an operator combines records, and otherwise the reasons why the program is not proven to isolate them.
+traced_program.py runs a program in this mode.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ class StorageState:
 
 
 class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode that tracks for every tensor along which dimension it holds records.
+    """A dispatch mode that tracks for every tensor along which dimension it holds records. The header of this file explains it.
 
     Args:
         findings: Findings about the program. The mode adds to them.

@@ -1,5 +1,8 @@
 """The premises of `last-iterate` that a training file must keep.
 
+The entry type `last-iterate` prices a run of which only the last model is released, and for that price the losses must be convex, smooth
+and Lipschitz (mechanisms/noise/last_iterate.py). `require_premises` refuses a file whose training would break this.
+
 The model is `bounded-logistic`: softmax regression on z, which is a record's features with a constant 1, scaled down to a length of at most
 C / sqrt(2). Let p be the probabilities of the labels, and e the record's label as a vector of zeros and a one.
 

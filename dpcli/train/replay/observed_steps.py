@@ -1,4 +1,8 @@
-"""The steps of a run that an audit observes. Their noise, their batches and single clipped gradients are compared with the file."""
+"""The steps of a run with canary gradients, as an audit observes them (replay/canaries.py).
+
+Their noise, their batch sizes and single clipped gradients are compared with the claims of the file (step_claims.py) by the checks of
+audit/replay.py.
+"""
 
 from __future__ import annotations
 

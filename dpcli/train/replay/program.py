@@ -1,8 +1,9 @@
-"""Replays of training for an audit. A replay takes the first steps twice, with one record and without it, and with the same random draws.
+"""Replays of training for `dpcli audit`. A replay takes the first steps twice, with one record and without it, with the same random draws.
 
 Differential privacy bounds what a step reveals given all earlier releases. In the run without the record, every step therefore starts from
-the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws`), so all other records draw the
-same numbers in both runs.
+the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws` in record_draws.py), so all other
+records draw the same numbers in both runs. audit/replay.py compares the two sequences of steps with the claims of the file: one record may
+change a sum by at most its claimed sensitivity. Replays use a seed and release nothing.
 """
 
 from __future__ import annotations

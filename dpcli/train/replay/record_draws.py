@@ -1,6 +1,7 @@
 """Random draws of a model that belong to records. If one record is removed, all other records still draw the same numbers.
 
-An audit replays a run with one record and without it (`program`), so the draws of the other records, such as dropout, must not differ.
+An audit replays a run with one record and without it (replay/program.py), so the draws of the other records, such as dropout, must not
+differ.
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the

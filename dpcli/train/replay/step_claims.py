@@ -1,4 +1,9 @@
-"""The claims of a training file about each step: the clipped sums, the noise and the samples. Audits compare steps with them."""
+"""The claims of a training file about each step: the clipped sums, the noise and the samples.
+
+Audits compare the steps of a replay (replay/program.py), or those of a real run with canary gradients (observed_steps.py), with the claims.
+Entries may declare different noise, but the audit knows one standard deviation, that of the first entry. The noise of other entries is
+scaled to it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The current process of a run: its rank, its handling of signals, and its number of threads.
 
-After Ctrl-C or SIGTERM the run finishes its step and saves a state. No step is then repeated when the run is resumed. The rank is read from
-the environment, without torch.
+After Ctrl-C or SIGTERM the run finishes its step and saves a state. No step is then repeated when the run is resumed. The rank, the number
+of the process among those of torchrun, is read from the environment, because the commands need it before torch is imported; run/ranks.py
+has the communication between the processes.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ def several_processes() -> bool:
 
 
 class Stopped(Exception):
-    """A request stopped the run between two steps."""
+    """A request stopped the run between two steps. `train` in run/training_run.py saves a state then, and raises KeyboardInterrupt."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """A request to stop a run.
+    """A request to stop a run. A call returns whether it was made, as the loop of the steps asks before each step.
 
     Attributes:
         made: Whether a signal has requested the stop.

@@ -1,7 +1,8 @@
-"""The samplers that draw the batches of training. There is one for each sampling scheme.
+"""The samplers that draw the batches of training. There is one for each sampling scheme (mechanisms/sampling/schemes.py).
 
 They draw exactly as the accountant assumes. Rates come from the declarations in the file, never from the number of records: a rate of
-batch_size / len(data) would depend on the record whose absence must be hidden.
+batch_size / len(data) would depend on the record whose absence must be hidden. `Prepared.batches` in step/prepare.py chooses among
+`sampler`, `correlated_sampler` and `descent_sampler` by the mechanism of the entry. A batch is an array of increasing record numbers.
 
 The state of a sampler is not saved. A resumed run therefore draws new batches, and an interrupted pass costs as much as a complete one.
 """
@@ -44,7 +45,7 @@ class Population:
 
 
 def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
-    """Yield batches without end. A batch is an array of increasing record indices. An empty batch also counts as a step.
+    """Yield batches without end. An empty batch also counts as a step.
 
     Args:
         scheme: The `sampling` table of the entry.
@@ -227,7 +228,8 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
     """Yield the records of each step.
 
     Args:
-        bins: Step numbers of the records: `repeats` numbers for record 0, then for record 1, and so on.
+        bins: Step numbers of the records: `repeats` numbers for record 0, then for record 1, and so on. With repeats = 2 and steps = 3,
+            [0, 2, 1, 2] gives the batches [0], [1], [0, 1].
         repeats: Number of steps of each record.
         steps: Total number of steps.
     """

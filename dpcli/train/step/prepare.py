@@ -1,4 +1,10 @@
-"""The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps."""
+"""The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps.
+
+`prepare` is for the files of `dpcli train`: the task of [train] builds the learning problem. `assemble` is for `dpcli.private` too, whose
+caller passes the problem and the optimizer. Nothing is charged yet, so the preparation passes no private record to the model or its loss:
+`Prepared.rehearse` tries on synthetic records whatever could fail. With canaries, an audit inserts records or gradients of its own
+(replay/canaries.py). The key `engine` of [train] chooses the code that clips and sums (ENGINES).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
-`_read` returns the records of a source, `_checked_records` checks them, and `arrays` combines the private and the public records. Messages
-of errors quote no value, because the records are private. `path` is the path of the training file, from whose folder relative names start,
-and `place` that of the data file, with which messages begin.
+`arrays` returns the private and the public records of a [train] table. It reads each source (`_read`) and checks its records
+(`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
+whose folder relative names start, and `place` that of the data file, with which messages begin. A window (`rows`, `only`) restricts the
+records to blocks of a ledger (ledger/blocks/rows.py).
 """
 
 from __future__ import annotations

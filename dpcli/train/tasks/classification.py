@@ -1,4 +1,9 @@
-"""The task "classification" on arrays, tables and images, with its built-in models, losses and accuracy."""
+"""The task "classification" on arrays, tables and images, with its built-in models, losses and accuracy.
+
+`build` makes a learning problem (tasks/learning.py) of the [train] table. array_files.py reads the records. `path` is the path of the
+training file, with which messages begin. trained/classifier.py builds the model again from the `facts` that a run saves, and uses
+`model_of`, `require_scores` and `scores_of` too.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +129,7 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
-    """Return the facts about the model's inputs and outputs that are needed to build it again."""
+    """Return the facts about the model's inputs and outputs that are needed to build it again. A run saves them in its description."""
     result: dict[str, Any] = {"inputs": list(shape), "classes": classes, "shift": train.shift}
     if train.columns is not None:
         result["input_names"] = input_names(train)

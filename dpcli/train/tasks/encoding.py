@@ -1,6 +1,8 @@
-"""The encoding of table columns as numbers, which the training file declares.
+"""The encoding of table columns as numbers, which the training file declares in [train.columns] (`Feature` in the settings).
 
-The encoding of a record does not depend on other records. No message shows a value.
+With `min = 0, max = 100` the number 75 becomes the input 0.5. With `domain = ["CA", "NY"]` the text "NY" becomes the inputs 0, 1, 0, of
+which the last is for other texts. The encoding of a record does not depend on other records, not even by the type that they give to a
+column of a file (`text_of`). No message shows a value.
 """
 
 from __future__ import annotations

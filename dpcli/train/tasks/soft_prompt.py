@@ -1,5 +1,8 @@
 """The task "soft-prompt": a frozen language model with a trained prompt classifies texts. Its next token is the word of a label.
 
+With labels ["1", "2"], verbalizers ["bad", "good"] and template "{text} It was", the model reads the prompt (trained vectors, `Prompted` in
+lm_models.py) and "great soup It was", and the label is "2" if the score of the first token of "good" is higher than that of "bad".
+
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
 

@@ -26,7 +26,7 @@ PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 ROUNDING = 1e-9  # accepted relative difference of epsilon, because an accountant's rounding may differ between machines
 
-KIND = "an attestation that dpcli attest writes"
+KIND = "an attestation that dpcli attest writes"  # what a file must be, in words
 
 
 def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The trained model of a classification task, and readers of the records that it classifies.
 
-`place` is the source of the records, with which messages begin; `shape` is the shape of one record's inputs.
+The readers differ from those of training (tasks/array_files.py): here the records have no labels or owners, or they are ignored. `place` is
+the source of the records, with which messages begin; `shape` is the shape of one record's inputs.
 """
 
 from __future__ import annotations
@@ -144,8 +145,8 @@ class Classifier(TrainedModel):
         labels = None if self.train.labels is None else list(self.train.labels)
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
-    def measured(self, source: str, path: str) -> Metrics:
-        if path:
+    def measured(self, source: str, path: str | None) -> Metrics:
+        if path is not None:
             return measure_of(self.module, arrays(self.train, path, self.description.rows))()
         table = labelled_records(source, self.train, self.classes, self.description.rows)
         inputs = self._as_trained(table.inputs, source)

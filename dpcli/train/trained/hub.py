@@ -1,7 +1,7 @@
-"""Folders for the Hugging Face Hub. A folder has the weights, the tokenizer, the statement and a model card of a run.
+"""Folders for the Hugging Face Hub. A folder has the weights, the statement, the attestation and a model card of a run.
 
-A model of transformers is written by transformers, and read again for comparison. An adapter is written in the format of PEFT, and any
-other model in the format of `dpcli.load_model`. All of it was released by the run, so publishing the folder costs no epsilon.
+A model of transformers is written by transformers, with its tokenizer, and read again for comparison. An adapter is copied in the format of
+PEFT, and any other model in the format of `dpcli.load_model`. All of it was released by the run, so publishing the folder costs no epsilon.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class HubFolder:
         library: Name of the library that reads the folder.
         title: Title of the model card, which is the name of the pipeline.
         files: Names of the files of the model.
-        base: Model to which an adapter belongs; "" without an adapter.
+        base: Model to which an adapter belongs; None without an adapter.
     """
 
     library: str
     title: str
     files: tuple[str, ...]
-    base: str = ""
+    base: str | None = None
 
 
 def write_hub_folder(run: str, folder: str) -> HubFolder:
@@ -138,7 +138,7 @@ def model_card(description: Description, written: HubFolder) -> str:
     with open(description.path(STATEMENT), encoding="utf-8") as file:
         statement = file.read()
     front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
-    if written.base:
+    if written.base is not None:
         front["base_model"] = written.base
     front["differential_privacy"] = {
         **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},

@@ -120,7 +120,7 @@ def test_accelerate_is_followed(folder: Path) -> None:
     accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
     accelerator, model = accelerate.Accelerator(cpu=True), model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for sampler, found in ((None, "RandomSampler"), (PoissonSampler(), "")):
+    for sampler, found in ((None, "RandomSampler"), (PoissonSampler(), None)):
         chosen = {"batch_size": BATCH, "shuffle": True} if sampler is None else {"batch_sampler": sampler}
         watch, loader = dpcli.watch("own.toml"), DataLoader(dataset(), **chosen)
         prepared, stepped, drawn = accelerator.prepare(model, optimizer, loader)

@@ -348,7 +348,7 @@ def test_a_layer_without_a_gradient_in_some_steps_accuses_nobody() -> None:
         for number, layer in enumerate(layers):
             layer.grad = None if step % 10 == 0 or (step + number) % 3 == 0 else torch.randn_like(layer)
             layer.summed_grad = torch.zeros_like(layer)
-        assert measured.measure(stepped) == "", step
+        assert measured.measure(stepped) is None, step
     for layer in layers:
         layer.grad = 0.3 * torch.randn_like(layer)
     assert "times the declared size" in [measured.measure(stepped) for _ in range(30)][-1]
