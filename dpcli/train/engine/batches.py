@@ -1,4 +1,8 @@
-"""Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors."""
+"""Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors.
+
+The private records of a run are one batch in this sense, and so is each sample of them (`take`). An *example* here is what the rest of
+train calls a record, or a unit if units are sampled.
+"""
 
 from __future__ import annotations
 

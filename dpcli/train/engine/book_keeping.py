@@ -1,8 +1,8 @@
-"""Per-example gradients by book-keeping.
+"""Per-example gradients by book-keeping, the fast method (engine/method.py has the interface, engine/vectorised.py the slow ones).
 
 A forward pass is followed by a backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by layer. A
-module with trained parameters is a layer that has a rule (`layers`), a compound of several layers (`compound`), or neither. In the last
-case, its parameters are followed through the operators that use them (`operands`).
+module with trained parameters is a layer that has a rule (layers.py), a compound of several layers (compound.py), or neither. In the last
+case, its parameters are followed through the operators that use them (operands.py). capture.py records the calls of the layers.
 
 A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
 is then taken at the repetition.

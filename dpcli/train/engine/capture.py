@@ -1,4 +1,4 @@
-"""Records of each call of a layer, from which book-keeping computes per-example gradients.
+"""Records of each call of a layer, from which book-keeping (engine/book_keeping.py) computes per-example gradients.
 
 `recording` replaces the forward of each layer by one that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the
 layer, and the edge of the autograd graph at which the gradient of its output is taken. The gradients of the layer's parameters are computed

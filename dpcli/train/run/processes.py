@@ -74,9 +74,14 @@ def stoppable() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def quickest(work: Callable[[], object], times: int = 3) -> float:
-    """Return the duration of the fastest of several calls, in seconds. The first call also loads and compiles code."""
-    return min(_timed(work) for _ in range(times))
+def quickest(work: Callable[[], object]) -> float:
+    """Return the duration of the fastest of three calls, in seconds. The first call may also load and compile code."""
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
 
 
 def choose_threads(work: Callable[[], object]) -> None:
@@ -92,10 +97,3 @@ def choose_threads(work: Callable[[], object]) -> None:
     torch.set_num_threads(all_threads)
     if seconds < WORTH_ALL_THREADS and seconds <= quickest(work):
         torch.set_num_threads(1)
-
-
-def _timed(work: Callable[[], object]) -> float:
-    """Return the duration of a call, in seconds."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
