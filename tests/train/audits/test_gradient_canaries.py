@@ -23,7 +23,7 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.training_run import train
 from dpcli.train.step.prepare import prepare
 from tests.cases import require_each
-from tests.command import dpcli
+from tests.command import ROOT, dpcli
 from tests.train.audits.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise, refuted_by_guesses, taken
 from tests.train.bugs import NO_NOISE_ON_THE_BIAS, drawn_more_often, drawn_once, no_clip, scaled, shuffled
 from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE, TURNS
@@ -40,6 +40,7 @@ def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:
     return plan_of("laid.toml")
 
 
+WORST_CASE = ROOT / "examples" / "audit" / "worst-case.toml"
 TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quantile_noise = 10.0 }')}
 
 
@@ -177,3 +178,15 @@ def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_wi
     for real, drawn in zip((found.scores.inside, found.scores.outside), simulated_scores(steps, 1.0), strict=True):
         assert abs(real.mean() - drawn.mean()) < 5.0 * drawn.std() / len(real) ** 0.5
         assert 0.7 < real.std() / drawn.std() < 1.4
+
+
+@pytest.mark.sampled(0, 1)
+@pytest.mark.long
+@pytest.mark.parametrize(("factor", "code", "words"), [(1.0, 0, "no violation found at 95 %"), (0.5, 1, "VIOLATION at 95 %")])
+def test_half_of_the_noise_is_found(factor: float, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    less_noise(1.0 / factor, monkeypatch)
+    outcome = train(plan_of(str(WORST_CASE)), insecure_seed=1)  # seeded, so that the verdict is always the same
+    found = dpcli("audit", str(WORST_CASE), "--scores", outcome.folder, "--picture", "trade-off.svg", folder=tmp_path)
+    assert found.code == code
+    assert words in found.out
+    assert words in (tmp_path / "trade-off.svg").read_text()

@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.train.isolation import moves, operators  # noqa: E402
-from dpcli.train.isolation.operators import RULES  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.isolation.operator_calls import BESIDE, example  # noqa: E402
-from tests.train.isolation.operator_truth import Claims, chain, claims, contradicted  # noqa: E402
+from dpcli.train.isolation import moves, operators
+from dpcli.train.isolation.operators import RULES
+from tests.cases import require_each
+from tests.train.isolation.operator_calls import BESIDE, example
+from tests.train.isolation.operator_truth import Claims, chain, claims, contradicted
 
 SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 TRIES, ENOUGH = 60, 1 if os.environ.get("CI") else 2

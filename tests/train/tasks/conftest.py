@@ -10,7 +10,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    torch = pytest.importorskip("torch", reason="training needs the train extra")
+    import torch
+
     torch.set_num_threads(1)
     torch.manual_seed(7)
 
