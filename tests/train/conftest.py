@@ -1,9 +1,13 @@
-"""What most runs of these tests do over again, done once: the digits are read, and the same program is followed."""
+"""Fixtures of all tests of training: one thread, a folder of the test's own, and results that most runs would compute again.
+
+The digits are read once, and the isolation of the same program is checked once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +19,21 @@ if TYPE_CHECKING:
 
 Key = tuple[object, ...]
 _of_configurations: dict[Key, Program] = {}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Several tests may run at once, and sums on several threads may round differently."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of the test, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session", autouse=True)

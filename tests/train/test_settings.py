@@ -1,4 +1,4 @@
-"""[train] and its clipping table, over every registered task and style: what each accepts, what it refuses and where."""
+"""[train] and [train.clipping], over every registered task and style: what each accepts, what it refuses and where."""
 
 from __future__ import annotations
 

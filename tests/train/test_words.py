@@ -1,4 +1,4 @@
-"""The words that [train] takes for texts: its schema, its reader and training mean the same ones."""
+"""The JSON schema, the reader of [train] and training itself accept the same words for texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real runs that are audited by gradients in their sums."""
+"""Helpers for audits by canary gradients (train/replay/canaries.py): real runs on small files, and the audit of what they leave."""
 
 from __future__ import annotations
 

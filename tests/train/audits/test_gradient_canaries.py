@@ -1,4 +1,4 @@
-"""An audit by gradients in the sums of a real run: what is right passes, wrong noise and wrong sampling do not, and nothing is private."""
+"""Audits of real runs by canary gradients: a correct run passes, wrong noise and wrong sampling do not, and the run is not private."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from dpcli.audit.evidence import read_evidence
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios, simulated_scores
@@ -28,11 +27,7 @@ from tests.train.audits.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audite
 from tests.train.bugs import NO_NOISE_ON_THE_BIAS, drawn_more_often, drawn_once, no_clip, scaled, shuffled
 from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE, TURNS
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:

@@ -1,4 +1,4 @@
-"""Numbers of one example that nearly cancel: what is left of them is clipped as it is added, whatever their own lengths are."""
+"""The terms of one example's gradient may nearly cancel: their small sum is clipped as it is, however long the terms are."""
 
 from __future__ import annotations
 

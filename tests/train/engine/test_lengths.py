@@ -1,4 +1,4 @@
-"""What is computed in a cheaper order, or at once, is what it was: products over positions that lie first, lengths of one example."""
+"""Shortcuts give the results of the plain computation: products whose positions come first, and the norm of one example."""
 
 from __future__ import annotations
 

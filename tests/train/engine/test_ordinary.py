@@ -1,4 +1,4 @@
-"""Programs in the shapes of public tutorials: each trains, with the gradients of one record at a time, or is refused for its reason."""
+"""Programs in the shapes of public tutorials: each either trains with the gradients of single records, or is refused for its reason."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def refused(program: Program) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("part", range(24))
 def test_an_ordinary_program_trains_or_is_refused_for_its_reason(part: int) -> None:
-    torch.set_num_threads(1)
     programs = {**PROGRAMS, **VARIANTS}
     assert len(programs) == len(PROGRAMS) + len(VARIANTS)
 

@@ -1,4 +1,4 @@
-"""Norms and clipped sums against one example at a time, for every layer, model and clipping style."""
+"""Norms and clipped sums against one example at a time, for every layer, model and clipping style; and the engine's use of memory."""
 
 from __future__ import annotations
 

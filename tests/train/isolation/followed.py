@@ -1,6 +1,6 @@
-"""What the isolation found of a program of a task of dpcli's own, remembered from one test to the next.
+"""A memory of isolation checks, so that tests of runs do not check the same few models of dpcli's own tasks again and again.
 
-Tests of runs train the same few models over and over, and other tests are about the isolation.
+The memory is not used in tests of the engine and of the isolation itself.
 """
 
 from __future__ import annotations

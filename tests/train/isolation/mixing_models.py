@@ -1,4 +1,4 @@
-"""Models and losses that mix records, each in its own way, and others that look as if they did and do not."""
+"""Models and losses that mix records, each in its own way, and others that only seem to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random calls of torch's operators, from their schemas, on tensors of some records: which arguments hold them, along which dimension."""
+"""Random calls of torch's operators, made from their schemas. Some arguments hold records along a random dimension."""
 
 from __future__ import annotations
 

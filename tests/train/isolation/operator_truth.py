@@ -1,4 +1,4 @@
-"""What the isolation rules say of a call, and what it does: numbers of one record are changed, and one record is left out."""
+"""The claims of the isolation rules about a call, and the truth, measured by changing the numbers of one record and by leaving one out."""
 
 from __future__ import annotations
 

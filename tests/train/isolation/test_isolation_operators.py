@@ -1,7 +1,7 @@
-"""What each rule of the isolation says of an operator, against the operator itself: random calls of every one, and chains.
+"""Every isolation rule (train/isolation/operators.py, moves.py) against the operator itself, on random calls and on chains of calls.
 
-A record is changed, to extreme numbers too, or left out: what is said to be another's must stay, and what is said to be
-nobody's too. Places must be places.
+A record is changed, also to extreme numbers, or left out. Numbers that the rule gives to other records, or to none, must then stay the
+same, and record indices must be record indices.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def calls(name: str) -> Iterator[tuple[int, Any, Claims]]:
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_an_operator_does_what_its_rule_says(part: int) -> None:
-    torch.set_num_threads(1)
 
     def does(name: str) -> None:
         followed = 0
@@ -93,7 +92,6 @@ def tagged() -> list[str]:
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=pytest.mark.nightly if part else pytest.mark.long) for part in range(4)])
 def test_what_torch_calls_pointwise_is(part: int) -> None:
-    torch.set_num_threads(1)
     names = tagged()
     assert len(names) > 100
     for name in names[part::4]:
@@ -114,6 +112,5 @@ CHAINED = [
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_chain_of_operators_does_what_the_rules_say(seed: int) -> None:
-    torch.set_num_threads(1)
     drawn, said = chain(SEED + seed, CHAINED)
     assert next(contradicted(drawn, said, SEED + seed), None) is None, (SEED + seed, drawn)

@@ -1,7 +1,7 @@
-"""What a followed program meets on records and not before: errors that it catches, another form, another layout in memory.
+"""Behaviour of a program that shows on records only, after the check: errors that it catches, another form, another layout in memory.
 
-Programs that ask whether they are followed, to do something else on records, are no subject: an author of a model is mistaken, and does
-not hide. What mixes by mistake is in mixing_models and mixing_unusual.
+Programs that ask whether they are being checked are not tested: the author of a model is mistaken, and does not hide. Programs that mix by
+mistake are in mixing_models and mixing_unusual.
 """
 
 from __future__ import annotations

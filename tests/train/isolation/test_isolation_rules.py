@@ -1,4 +1,4 @@
-"""What the rules alone let pass without a doubt, brute force finds isolated: generated programs, no probe beside them."""
+"""Generated programs that the rules pass without a doubt are isolated by brute force. No other part of the check takes part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wherever a forward counts its calls, the comparison of all that it reaches sees it."""
+"""The comparison of state (train/isolation/kept_state.py) detects a forward that counts its calls, wherever it keeps the count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli train on models that mix records: refused in words before any charge; and on those that do not: trained."""
+"""`dpcli train` refuses models that mix records in words and before any charge, and trains models that only seem to."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ covers = {{ tuning = "none" }}
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     monkeypatch.setattr(models, "CENTRED", None)
     monkeypatch.setattr(models.OfTheClass, "mean", None)
     forget()

@@ -1,5 +1,5 @@
-"""Right programs end: every front end, with dropout and without, by every method, over ten steps, charged and not. And what stops before
-a record was read costs nothing.
+"""Correct programs run to their end by every way to train, with and without dropout, by every method, charged and not. A run that stops
+before it reads a record costs nothing.
 """
 
 from __future__ import annotations

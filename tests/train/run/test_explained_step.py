@@ -1,4 +1,4 @@
-"""`dpcli train --explain-step`: what is said of a step is what a step does."""
+"""`dpcli train --explain-step` describes what a step really does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of Poisson samples: binomial to the last bit."""
+"""The sizes of Poisson samples are binomial, exactly."""
 
 from __future__ import annotations
 

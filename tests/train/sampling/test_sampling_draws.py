@@ -1,4 +1,4 @@
-"""Integers, subsets and orders: uniform, and exact where words are at the edge."""
+"""Random integers, subsets and orders (dpcli/random/subsets.py) are uniform, also where a random word is at the edge of a range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns with declared ranges and categories: encoded record by record, refused without a value, carried by the run's folder."""
+"""Columns with declared ranges and categories: encoded record by record, refused without showing a value, stored in the run's folder."""
 
 from __future__ import annotations
 
@@ -97,10 +97,7 @@ def people(income: str = "high") -> list[Mapping[str, Any]]:
     return [{"name": "Alice", "income": income, "state": state, "hours": hours, "age": age} for (age, hours, state), _ in ROWS]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 def test_each_value_is_what_the_file_declares(folder: Path) -> None:

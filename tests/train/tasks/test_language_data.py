@@ -1,4 +1,4 @@
-"""What is read as records of text, and what is refused."""
+"""The records of language tasks (train/tasks/lm_texts.py): what is read, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches against a declared scheme: right samplers pass, and passes over shuffled data are found within one."""
+"""Statistical tests of batches (train/watch/loader.py): correct samplers pass, and passes over shuffled data are found within one pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same behind a framework's own loop: transformers' Trainer, Accelerate and Lightning, where these are installed."""
+"""`dpcli.watch` in the loops of transformers, Accelerate and Lightning, where these are installed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ from tests.train.loop.conftest import loss_of, model_of, records
 from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the frameworks
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    (tmp_path / "own.toml").write_text(POISSON)
-    return tmp_path
 
 
 class Classifier(nn.Module):

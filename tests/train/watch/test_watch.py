@@ -1,4 +1,4 @@
-"""dpcli.watch around loops that dpcli does not take: what contradicts the file stops them, and what is not seen is not stated."""
+"""`dpcli.watch` in loops that dpcli does not run: contradictions to the file stop them, and unobserved parts are reported as such."""
 
 from __future__ import annotations
 
@@ -22,14 +22,6 @@ from tests.train.loop.conftest import loss_of, model_of, records
 from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset
 
 SHUFFLE = POISSON.replace('"poisson"', '"shuffle"').replace(f"steps = {STEPS}", "epochs = 2")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    (tmp_path / "own.toml").write_text(POISSON)
-    return tmp_path
 
 
 def loop(watch: dpcli.Watch, loader: DataLoader[Any], steps: int = STEPS) -> int:
