@@ -22,7 +22,17 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.capture import ExampleDim, LayerCall, Recorder, Use, edges, gradients, growing_dim, recording, refuse_hooks
+from dpcli.train.engine.capture import (
+    ExampleDim,
+    LayerCall,
+    Recorder,
+    Use,
+    gradients,
+    graph_steps,
+    growing_dim,
+    recording,
+    refuse_hooks,
+)
 from dpcli.train.engine.cells import activation_of, cell, gru_update, lstm_update, rnn_direction, rnn_update
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
@@ -238,14 +248,13 @@ def repetitions(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
     """
     uses = []
     sources = {use.edge.node: use for use in shared_uses}
-    for node, _, source in edges(losses):
-        if source not in sources:
+    for step in graph_steps(losses):
+        use = sources.get(step.source)
+        if use is None:
             continue
-        if node.name() not in REPEATING:
-            raise Unsuitable(
-                f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
-            )
-        uses.append(replace(sources[source], edge=GradientEdge(node, 0)))
+        if step.node.name() not in REPEATING:
+            raise Unsuitable(f"{use.layer.name} runs once for all examples, and {step.node.name()} is no repetition of its output")
+        uses.append(replace(use, edge=GradientEdge(step.node, 0)))
     return uses
 
 

@@ -1,5 +1,7 @@
 """The compounds of torch's recurrent cells and of its simple recurrent network. Each consists of two linear layers and activations.
 
+A compound (engine/compound.py) is run layer by layer, so that book-keeping sees its linear layers; autograd differentiates the rest.
+
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. Gates are in torch's order:
 (i, f, g, o) for LSTM, and (r, z, n) for GRU.
 """

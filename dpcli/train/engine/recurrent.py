@@ -1,5 +1,8 @@
 """The compounds of torch's LSTM and GRU. Each consists of linear layers over time and a recurrence whose gradient is written by hand.
 
+A compound (engine/compound.py) is run layer by layer, so that book-keeping sees its linear layers. The product with the state occurs in
+every step, but is recorded as one layer over all steps, so that its gradient is one product too.
+
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
 numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.
 """

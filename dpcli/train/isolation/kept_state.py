@@ -113,19 +113,10 @@ class ReachableState:
 
     def visit_globals(self, name: str, function: types.FunctionType, depth: int) -> None:
         """Add the global variables that a function names, if the function belongs to the user's code."""
-        if not is_own_code(function.__code__.co_filename):
-            return
-        namespace, names = function.__globals__, global_names(function.__code__)
-        label = namespace.get("__name__", name)
-        for key in sorted(names & namespace.keys()):
-            value = namespace[key]
-            if not isinstance(value, types.ModuleType):
-                self.visit(f"{label}.{key}", value, depth + 1)
-            elif is_own_code(getattr(value, "__file__", None) or "<"):
-                for inner_key in sorted(names & vars(value).keys()):
-                    inner_value = vars(value)[inner_key]
-                    if not isinstance(inner_value, types.ModuleType):
-                        self.visit(f"{value.__name__}.{inner_key}", inner_value, depth + 1)
+        if is_own_code(function.__code__.co_filename):
+            names, namespace = global_names(function.__code__), function.__globals__
+            for path, value in named_globals(names, namespace, namespace.get("__name__", name)):
+                self.visit(path, value, depth + 1)
 
     def visit_class(self, name: str, cls: type) -> None:
         """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
@@ -248,9 +239,25 @@ def cell_content(cell: Any) -> Any:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Return the names of global variables that a function, or a function within it, may use."""
+    """Return the names of global variables that a function, or a function within it, may use. Names of attributes are among them."""
     nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return set(code.co_names).union(*map(global_names, nested))
+
+
+def named_globals(
+    names: set[str], namespace: Mapping[str, Any], label: str, enters_modules: bool = True
+) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of a module that have one of the names, and those of the user's own modules that it names, as in `own.COUNT`.
+
+    Args:
+        label: Name of the module, with which the paths of its variables begin.
+    """
+    for key in sorted(names & namespace.keys()):
+        value = namespace[key]
+        if not isinstance(value, types.ModuleType):
+            yield f"{label}.{key}", value
+        elif enters_modules and is_own_code(getattr(value, "__file__", None) or "<"):
+            yield from named_globals(names, vars(value), value.__name__, enters_modules=False)
 
 
 def equal(a: object, b: object) -> bool:

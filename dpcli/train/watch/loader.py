@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch.utils.data import (
     DataLoader,
@@ -128,6 +128,7 @@ class DrawnBatches(ABC):
     """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
+        any_order: Whether a sampler that goes through the data in passes may be correct.
         size: Number of records in the last batch.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
@@ -135,6 +136,7 @@ class DrawnBatches(ABC):
         digests: Hashes of the earlier batches, which only `find_repetition` adds.
     """
 
+    any_order: ClassVar[bool] = False
     records: int
     rate: float
     count: int = 0
@@ -303,6 +305,7 @@ class PassBatches(DrawnBatches):
         length: Number of batches of a pass.
     """
 
+    any_order: ClassVar[bool] = True
     length: int = field(kw_only=True)
 
     def contradiction(self, batch: Indices) -> str | None:
@@ -317,6 +320,8 @@ class PassBatches(DrawnBatches):
 @dataclass(slots=True)
 class WholeBatches(DrawnBatches):
     """A test of an entry that claims no amplification by sampling. Any batch passes that has no record twice and no unknown index."""
+
+    any_order: ClassVar[bool] = True
 
     def contradiction(self, batch: Indices) -> str | None:
         return None

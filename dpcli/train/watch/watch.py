@@ -167,15 +167,7 @@ class Watch(Displayed):
         Raises:
             InputError: The loader contradicts the file.
         """
-        from dpcli.train.watch.loader import (
-            PassBatches,
-            PoissonBatches,
-            WholeBatches,
-            batches_of,
-            opacus_rate,
-            report_batches,
-            torch_sampler_name,
-        )
+        from dpcli.train.watch.loader import PoissonBatches, batches_of, opacus_rate, report_batches, torch_sampler_name
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
             return  # the entry, or the step, to which a batch belongs is unknown
@@ -187,7 +179,7 @@ class Watch(Displayed):
         scheme = self.plan.stages[0].entry.sampling
         takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
         self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
-        any_order = not takes_turns and (self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches))
+        any_order = not takes_turns and (self.drawn is None or self.drawn.any_order)
         torch_sampler = torch_sampler_name(loader)
         if torch_sampler is not None and scheme is not None and not any_order:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")

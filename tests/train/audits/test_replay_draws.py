@@ -1,4 +1,4 @@
-"""In a replay (train/replay/record_draws.py), a record draws the same numbers whatever the other records, the order, the part and the method."""
+"""In a replay (train/replay/record_draws.py), a record draws the same numbers whatever the other records, the order and the method."""
 
 from __future__ import annotations
 
