@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document
@@ -72,11 +71,11 @@ def _rehearsed(plan: TrainingPlan) -> Prepared:
     from dpcli.base.errors import Unavailable
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.ranks import Ranks
-    from dpcli.train.step.prepare import prepare
+    from dpcli.train.step.prepare import prepare_trial
 
     if importlib.util.find_spec("torch") is None:
         raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
-    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
+    prepared = prepare_trial(plan, system_entropy(), Ranks())
     prepared.rehearse()
     return prepared
 

@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError, Unavailable
@@ -132,9 +132,9 @@ def _measured(plan: TrainingPlan) -> Estimate:
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.processes import quickest
     from dpcli.train.run.ranks import Ranks
-    from dpcli.train.step.prepare import prepare
+    from dpcli.train.step.prepare import prepare_trial
 
-    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
+    prepared = prepare_trial(plan, system_entropy(), Ranks())
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
     prepared.rehearse()
     records = prepared.synthetic_batch()

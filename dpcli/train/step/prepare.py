@@ -216,6 +216,14 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
     return assemble(plan, problem, make_optimizer, rate, streams, ranks, saved, folder)
 
 
+def prepare_trial(plan: TrainingPlan, streams: Streams, ranks: Ranks) -> Prepared:
+    """Return a run that leaves no file: without the canaries of an audit and without a saved state. Dry runs and replays use it.
+
+    Raises InputError as `prepare` does.
+    """
+    return prepare(replace(plan, canaries=0), streams, ranks, None, folder="")
+
+
 def assemble(
     plan: TrainingPlan,
     problem: Learning,
