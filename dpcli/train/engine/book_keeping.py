@@ -33,7 +33,6 @@ from dpcli.train.engine.capture import (
     recording,
     refuse_hooks,
 )
-from dpcli.train.engine.cells import activation_of, cell, gru_update, lstm_update, rnn_direction, rnn_update
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import (
@@ -47,7 +46,17 @@ from dpcli.train.engine.method import (
 )
 from dpcli.train.engine.operands import ForwardPass, Leaves, Operand
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
-from dpcli.train.engine.recurrent import gru_direction, lstm_direction, recurrent
+from dpcli.train.engine.recurrent import (
+    activation_of,
+    gru_direction,
+    gru_update,
+    lstm_direction,
+    lstm_update,
+    recurrent,
+    recurrent_cell,
+    rnn_direction,
+    rnn_update,
+)
 
 # Names of the autograd nodes that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
@@ -57,9 +66,9 @@ COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.LSTM: lambda module: recurrent(module, lstm_direction, state_count=2),
     nn.GRU: lambda module: recurrent(module, gru_direction, state_count=1),
     nn.RNN: lambda module: recurrent(module, rnn_direction, state_count=1),
-    nn.LSTMCell: lambda module: cell(module, lstm_update, state_count=2),
-    nn.GRUCell: lambda module: cell(module, gru_update, state_count=1),
-    nn.RNNCell: lambda module: cell(module, partial(rnn_update, activation_of(module)), state_count=1),
+    nn.LSTMCell: lambda module: recurrent_cell(module, lstm_update, state_count=2),
+    nn.GRUCell: lambda module: recurrent_cell(module, gru_update, state_count=1),
+    nn.RNNCell: lambda module: recurrent_cell(module, partial(rnn_update, activation_of(module)), state_count=1),
 }
 
 

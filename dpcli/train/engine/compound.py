@@ -2,7 +2,7 @@
 
 Book-keeping (engine/book_keeping.py) needs a record of each call of a layer, but torch computes such a module by one function. The forward
 of a compound is therefore replaced by one that calls the layers one by one. The new forward computes the output, so nothing is computed
-twice. recurrent.py and cells.py have the forwards of torch's recurrent modules.
+twice. recurrent.py has the forwards of torch's recurrent modules.
 """
 
 from __future__ import annotations

@@ -1,12 +1,38 @@
-"""Each test of a watch runs in a folder with own.toml, a file that declares Poisson samples of the records in samples.py."""
+"""Each test of a watch runs in a folder with own.toml, a file that declares Poisson samples of the records of `dataset`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import TensorDataset
 
-from tests.train.watch.samples import POISSON
+from tests.train.loop.conftest import FILE
+
+N, BATCH, STEPS = 400, 20, 30
+POISSON = FILE.replace("dataset_size = 60", f"dataset_size = {N}").replace("steps = 4", f"steps = {STEPS}")
+
+
+def dataset(count: int = N) -> TensorDataset:
+    torch.manual_seed(1)
+    return TensorDataset(torch.randn(count, 5), torch.randint(0, 3, (count,)))
+
+
+class PoissonSampler:
+    """What a loader of one's own may draw by."""
+
+    def __init__(self, count: int = N, rate: float = BATCH / N) -> None:
+        self.count, self.rate = count, rate
+        self.generator = torch.Generator().manual_seed(11)
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield torch.nonzero(torch.rand(self.count, generator=self.generator) < self.rate).flatten().tolist()
+
+    def __len__(self) -> int:
+        return int(1 / self.rate)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import dpcli
 from dpcli.base.errors import InputError
 from tests.train.loop.conftest import FILE as SMALL
 from tests.train.loop.conftest import loss_of, model_of, records
-from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset
+from tests.train.watch.conftest import BATCH, POISSON, N, PoissonSampler, dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the frameworks
 

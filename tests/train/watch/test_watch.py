@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset
 import dpcli
 from dpcli.base.errors import Denied, InputError
 from tests.train.loop.conftest import loss_of, model_of, records
-from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset
+from tests.train.watch.conftest import BATCH, POISSON, STEPS, N, PoissonSampler, dataset
 
 SHUFFLE = POISSON.replace('"poisson"', '"shuffle"').replace(f"steps = {STEPS}", "epochs = 2")
 
