@@ -36,8 +36,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.noise import noise_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.observed_steps import ObservedSteps
-from dpcli.train.replay.step_claims import noise_std, record_rate, sampled_steps
+from dpcli.train.replay.step_claims import ObservedSteps, noise_std, record_rate, sampled_steps
 from dpcli.train.run.outcome import CANARIES
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Ranks

@@ -23,9 +23,8 @@ from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.observed_steps import observed_count
 from dpcli.train.replay.record_draws import OwnDraws
-from dpcli.train.replay.step_claims import claims_of, noise_std, sampled_steps
+from dpcli.train.replay.step_claims import claims_of, noise_std, observed_count, sampled_steps
 from dpcli.train.run.ranks import Ranks, T
 from dpcli.train.step.prepare import prepare_trial
 from dpcli.train.torch_internals import tree_map
