@@ -114,8 +114,8 @@ def attest(run: str, verify: str | None, certificate: str | None, format_: str, 
         return emit(verified(compared(run, verify, certificate)), format_, outputs)
     from dpcli.sessions.folder import replace_file
     from dpcli.train.run.outcome import ATTESTATION
-    from dpcli.train.trained.attestation import attestation, text_of
+    from dpcli.train.trained.attestation import attestation, attestation_bytes
 
     statement, path = attestation(run, certificate), os.path.join(run, ATTESTATION)
-    replace_file(path, text_of(statement))
+    replace_file(path, attestation_bytes(statement))
     return emit(attested(statement, path), format_, outputs)

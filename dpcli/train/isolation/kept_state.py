@@ -38,6 +38,13 @@ LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tenso
 DRAWS = "random numbers"  # end of the names of generators' states
 
 
+@dataclass(frozen=True, slots=True)
+class TensorIdentity:
+    """A tensor in a snapshot without copies, by its `id`."""
+
+    tensor_id: int
+
+
 @dataclass(slots=True)
 class ReachableState:
     """A snapshot of the values that a program can reach.
@@ -66,7 +73,7 @@ class ReachableState:
 
     def add_tensor(self, name: str, tensor: Tensor) -> None:
         """Add the numbers of a tensor, or its identity without `copies`, and whether it requires a gradient."""
-        self.values[name] = tensor.detach().clone() if self.copies else (id(tensor),)
+        self.values[name] = tensor.detach().clone() if self.copies else TensorIdentity(id(tensor))
         self.values[f"{name}.requires_grad"] = tensor.requires_grad
 
     def visit(self, name: str, value: Any, depth: int = 0) -> None:
@@ -276,8 +283,7 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, .
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
         loss(model, batch)
     reached = reachable_state(model, loss, copies=False).values
-    # Without copies, a tensor is stored as a tuple of its id alone.
-    names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
+    names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
     descriptions = set[str]()
     for tensor, description in recorder.operands:
         lengths = ", ".join(map(str, tensor.shape))

@@ -236,7 +236,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments = [*map(self.layout_of, call.tensors())]
         batch_size = batch_size_uses(func, call.values)
         uses_shape_only = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
-        if not batch_size.in_numbers and uses_shape_only and len(arguments) == 1:
+        if not batch_size.in_numbers and uses_shape_only and len(arguments) == 1:  # the numbers of the argument are not read
             return [self.created(call, output) for output in call.outputs]
         unknown = [layout for layout in arguments if isinstance(layout, Unknown)]
         if unknown:
@@ -246,7 +246,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if call.name == "arange" and not record_layouts and not merged and (batch_size.in_shape or batch_size.in_numbers):
             counts_from_zero = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
             return RecordIndices(0) if counts_from_zero and counts_records(call.outputs[0], 0) else Unknown("arange")
-        if merged or batch_size.in_numbers:
+        if merged or batch_size.in_numbers:  # numbers that depend on several records, or on their number
             how = merged[0].how if merged else f"{call.name} with the number of records"
             if record_layouts:
                 raise Mixed(how)
@@ -255,7 +255,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self.layouts_without_records(call)
         if call.name not in INDEXING and any(isinstance(layout, RecordIndices) for layout in record_layouts):
             return self.index_layout(call)
-        if batch_size.in_shape and call.name not in SIZED:
+        if batch_size.in_shape and call.name not in SIZED:  # no rule covers this use of the batch size as a length
             return Unknown(f"{call.name} with the number of records")
         return mark_differing(rule_of(func, call.name)(call), record_layouts)
 

@@ -46,7 +46,7 @@ class ColumnTable(NamedTuple):
     rows: list[list[Any]]
 
 
-def text_of(place: str) -> str:
+def read_text(place: str) -> str:
     """Return the content of a text file in UTF-8 without its byte-order mark. Raises InputError for another encoding."""
     try:
         with open(place, encoding="utf-8-sig") as file:
@@ -238,7 +238,7 @@ def _number_in_file(place: str, row: int, only: RowWindow) -> int:
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
     """Return the JSON value on each line that is not empty, restricted to the window `only` if it is given."""
     result = []
-    for line in text_of(place).split("\n"):
+    for line in read_text(place).split("\n"):
         if line.strip():
             try:
                 result.append(json.loads(line))

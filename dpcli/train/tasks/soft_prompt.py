@@ -83,7 +83,7 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: s
     Raises InputError if two labels have the same token, or a token is not in the model's vocabulary.
     """
     words = train.verbalizers or train.labels
-    first_tokens = [next(iter(tokens.ids(word)), -1) for word in words]
+    first_tokens = [next(iter(tokens.ids(word)), -1) for word in words]  # -1 for a word without tokens, which is refused below
     if len(set(first_tokens)) < len(first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
     if not all(0 <= token < vocabulary_size for token in first_tokens):

@@ -81,7 +81,7 @@ def _proof_data(description: Description, plan: TrainingPlan, certificate: str) 
     return {**_resource("certificate", proof.digest), "epsilon": proof.epsilon, "delta": proof.delta}
 
 
-def text_of(statement: dict[str, Any]) -> bytes:
+def attestation_bytes(statement: dict[str, Any]) -> bytes:
     """Return the bytes of an attestation. Repeated attestations of a run have the same bytes."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
 

@@ -20,7 +20,7 @@ from dpcli.ledger.blocks.rows import rows_from_content
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
-from dpcli.train.trained.attestation import attestation, text_of
+from dpcli.train.trained.attestation import attestation, attestation_bytes
 
 CARD = "README.md"
 ATTESTATION = "dpcli-attestation.json"
@@ -71,7 +71,7 @@ def write_hub_folder(run: str, folder: str) -> HubFolder:
         written = _write_weights(description, new)
         _copy(description, STATEMENT, new)
         with open(os.path.join(new, ATTESTATION), "xb") as file:
-            file.write(text_of(statement))
+            file.write(attestation_bytes(statement))
         with open(os.path.join(new, CARD), "x", encoding="utf-8") as text:
             text.write(model_card(description, written))
         os.rename(new, folder)
