@@ -61,7 +61,7 @@ def size(batch: Batch) -> int:
 
 
 def form(batch: Batch) -> object:
-    """Return the form of a batch: the shapes of one example, the types and the devices. Batches of different sizes may have one form."""
+    """Return the form of a batch: the shapes of one example, the types and the devices. Batches of two sizes may have one form."""
     return map_leaves(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 

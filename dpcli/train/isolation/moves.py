@@ -102,12 +102,12 @@ def squeeze(call: Call) -> Layouts:
 
 
 def after_insertion(dim: int, inserted: int) -> int:
-    """Return the number of a dimension after another dimension was inserted."""
+    """Return the number of a dimension after another dimension was inserted: 1 becomes 2 if dimension 0 or 1 is inserted."""
     return dim + 1 if inserted <= dim else dim
 
 
 def after_removal(dim: int, removed: Sequence[int]) -> int:
-    """Return the number of a dimension after other dimensions were removed."""
+    """Return the number of a dimension after other dimensions were removed: 3 becomes 1 if 0 and 2 are removed."""
     return dim - sum(other < dim for other in removed)
 
 

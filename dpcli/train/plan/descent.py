@@ -42,14 +42,19 @@ FIXED: dict[str, Any] = {
 
 
 def divisor_of(spec: LastIterateSpec, size: int) -> int:
-    """Return the public number by which a sum of gradients is divided: that of a batch's places, or of its expected records, rounded up."""
+    """Return the public number by which a sum of gradients is divided: that of a batch's places, or of its expected records, rounded up.
+
+    Args:
+        size: Declared number of records.
+    """
     return ceil(size * (Fraction(1, spec.batches) if spec.drawn is None else Fraction(str(spec.inclusion))))
 
 
 def radius_of(spec: object) -> float | None:
-    """Return the radius of the ball onto which every model is projected; None if there is none."""
-    is_bounded = isinstance(spec, LastIterateSpec) and spec.diameter is not None
-    return spec.diameter / 2.0 * (1.0 - 1e-12) if is_bounded else None  # type: ignore[attr-defined]
+    """Return the radius of the ball onto which every model is projected, a little less than half the diameter; None if there is none."""
+    if not isinstance(spec, LastIterateSpec) or spec.diameter is None:
+        return None
+    return spec.diameter / 2.0 * (1.0 - 1e-12)  # so that rounding does not leave the ball
 
 
 def require_premises(entry: Entry, train: Train, pipeline: Pipeline, path: str) -> None:

@@ -112,7 +112,7 @@ class TrainingPlan(PricedFile):
     def milestone(self, step: int) -> int:
         """Return the next step after `step` at which a state is saved: a multiple of train.checkpoint_every, or the end of a stage.
 
-        `step` must be less than `steps`.
+        `step` must be less than `steps`. With checkpoint_every = 200 and one stage of 450 steps, milestones are 200, 400 and 450.
         """
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
@@ -120,7 +120,7 @@ class TrainingPlan(PricedFile):
     def repeated_portions(self, resumed_at: Iterable[int]) -> list[Portion]:
         """Return the portions of steps that a run may have taken twice, given the steps at which it was resumed.
 
-        Each portion begins at such a step and ends at the next saved state.
+        Each portion begins at such a step and ends at the next saved state: [200] gives [(200, 400)] in the example of `milestone`.
         """
         return [(step, self.milestone(step)) for step in resumed_at]
 

@@ -30,6 +30,7 @@ CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
 def plain(text: str) -> str:
     """Return the text of a value without surrounding space, without ".0" after a whole number, and without midnight after a day.
 
+    " 3.0" becomes "3", and "2024-05-01 00:00:00" becomes "2024-05-01".
     The encoding of a record then does not depend on the form that other records gave to its column.
     """
     text = text.strip()

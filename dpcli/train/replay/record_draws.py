@@ -189,7 +189,10 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
 
 
 def record_part(value: Any, rows: RecordDim, count: int, dimensions: int, record: int) -> Any:
-    """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged."""
+    """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged.
+
+    An argument is a tensor with `dimensions` dimensions, or the size of one: [64, 10] becomes [1, 10] for 64 records along dimension 0.
+    """
     dim, per_record = rows
     if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dim] == count * per_record:
         return value.narrow(dim, record * per_record, per_record)

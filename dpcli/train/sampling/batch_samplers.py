@@ -63,7 +63,8 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
     """Return the number of steps of one pass under shuffle or cyclic. Each record takes part in one step of a pass.
 
-    The number is 1 / rate, rounded up, or 1 if there is no rate. The accountant assumes floor(1 / rate), which is never more.
+    The number is 1 / rate, rounded up: 4 for a rate of 0.3. It is 1 if there is no rate. The accountant assumes floor(1 / rate), which is
+    never more.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)
@@ -121,8 +122,8 @@ def _samples_of(groups: list[Indices], rate: Fraction, stream: Stream) -> Iterat
 def batch_count(spec: CorrelatedSpec) -> int:
     """Return the number of batches through which a run of correlated noise cycles.
 
-    The number is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times. It is at most the
-    number of steps. If a record may take part in every step, there is one batch with all records.
+    The number is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times: 50 for 100 steps
+    and at most 2 participations. It is at most the number of steps. If a record may take part in every step, there is one batch.
     """
     for_participations = ceil(Fraction(spec.iterations, spec.max_participations))
     return min(max(spec.min_separation, for_participations), spec.iterations)

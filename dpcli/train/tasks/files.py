@@ -198,7 +198,7 @@ def contains_day(day: int | None, only: RowWindow) -> bool:
 
 
 def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
-    """Return the place of a row for messages. This is the first line of the row in a .csv file, or the row's number in another file.
+    """Return the place of a row for messages: "people.csv:7" for the row that begins in line 7, "people.parquet: row 6" in another file.
 
     Args:
         row: Number of the row, from 0.

@@ -108,7 +108,7 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, vocabulary
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Return the index of each label among the declared labels.
+    """Return the index of each label among the declared labels: "good" or 1 gives 1 if the declared labels are "bad" and "good".
 
     An integer counts as an index, unless a declared label is itself a number. Raises InputError for a label that is not declared.
     """

@@ -186,7 +186,7 @@ def _yaml(values: Mapping[str, object], indent: str = "") -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with a decimal point. YAML 1.1 would read 1e-05 as text."""
+    """Return a number with a decimal point, such as 1.0e-05. YAML 1.1 would read 1e-05 as text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 
