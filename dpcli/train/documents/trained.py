@@ -1,7 +1,7 @@
 """The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run.
 
-Every document states the guarantee of the run, as its description (train/run/description.py) holds it, and whether the printed numbers are
-covered by it. Text from a run's folder passes through `visible`, because a folder from elsewhere could hold control characters.
+A document is what a command prints (document/document.py). The documents state the guarantee of the run as its description holds it
+(train/run/description.py), and say whether the printed numbers are covered by it.
 """
 
 from __future__ import annotations

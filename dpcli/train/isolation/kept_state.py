@@ -190,10 +190,9 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from callable_parts(value)
     elif not isinstance(value, types.ModuleType | type):
         yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
-        for base in type(value).__mro__:
-            for name, member in vars(base).items() if "__slots__" in vars(base) else ():
-                if isinstance(member, types.MemberDescriptorType):
-                    yield f".{name}", getattr(value, name, None)
+        members = [item for base in type(value).__mro__ if "__slots__" in vars(base) for item in vars(base).items()]
+        slots = (name for name, member in members if isinstance(member, types.MemberDescriptorType))
+        yield from ((f".{name}", getattr(value, name, None)) for name in slots)
 
 
 def container_parts(value: Any) -> Iterator[tuple[str, Any]]:

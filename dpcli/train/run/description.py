@@ -1,8 +1,8 @@
 """The description of a run: model.json in its folder, with facts about the model, the guarantee, and the digests of the files.
 
 run/results.py writes it at the end of a run. `dpcli predict`, `dpcli attest` and `dpcli.load_model` begin with `description_in`, which
-reads it without torch. A folder may come from elsewhere, so the reader checks the form of every value that the package uses; that no file
-was changed is checked separately (`Description.require_unchanged`). `guarantee` computes the guarantee that a new description states.
+reads it without torch. A folder may come from elsewhere, so the reader checks the form of the description; that no file was changed is
+checked separately (`Description.require_unchanged`). `guarantee` computes the guarantee that a new description states.
 """
 
 from __future__ import annotations
