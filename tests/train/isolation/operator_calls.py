@@ -665,20 +665,8 @@ WAYS: dict[Rule, Callable[[str, Drawn], Example]] = {
 }
 
 
-BESIDE = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "exp",
-    "neg",
-    "remainder",
-    "floor_divide",
-    "eq",
-    "maximum",
-    "sin",
-    "clamp",
-)  # by torch's tags alone
+# Operators that the rules cover by torch's tags alone.
+BESIDE = ("add", "sub", "mul", "div", "exp", "neg", "remainder", "floor_divide", "eq", "maximum", "sin", "clamp")
 
 
 def example(name: str, seed: Any, like: Argument | None = None) -> Example:
