@@ -17,7 +17,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
+from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, read_text
 from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
@@ -175,7 +175,7 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
 
 def _plain(source: TextSource) -> list[str]:
     """Return the lines or paragraphs of a .txt file that are not blank."""
-    return [part for part in re.split(SEPARATORS[source.record], text_of(source.file())) if part.strip()]
+    return [part for part in re.split(SEPARATORS[source.record], read_text(source.file())) if part.strip()]
 
 
 def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
