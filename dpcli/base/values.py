@@ -3,6 +3,8 @@
 The standard library compiles six functions for each class when its module is imported. This takes half a millisecond for each of some
 hundred classes, and a command never uses many of them. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled at their first
 call. The methods that refuse changes are not compiled for each class. Dataclasses that are not frozen are those of the standard library.
+
+Use `dataclass` from this module as you would use the one of the standard library: what differs is only when the methods are compiled.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The plan of a federated run, which is made before any client takes part.
 
-It states the entry that a round performs, the number of rounds, and the number of rounds that one charge pays for.
+It states the entry ([[mechanism]] table) that a round performs, the number of rounds, and the number of rounds that one charge pays for.
 
-Rounds with independent noise are charged one by one, with two exceptions. A pass over the clients costs as much as its first round, as each
-client takes part once, and a run of correlated noise is one mechanism: one charge pays for a complete pass or run. If sampling does not
-amplify, and a client takes part at most k times, the charges of k rounds pay for all rounds.
+Rounds with independent noise are charged one by one, with two exceptions. A *pass* over the clients costs as much as its first round, as
+each client takes part once. Correlated noise over n rounds (a *run* of the noise) is one mechanism. So one charge pays for a complete pass
+or run: this number of rounds is the `portion`. If sampling does not amplify, and a client takes part at most k times, the charges of k
+rounds pay for all rounds (`paid_by`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class FederatedPlan(FilePlan):
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
         portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.
-        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`.
+        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`. Without amplification it is the number of
+            rounds in which one client takes part.
         rate: Share of the clients that take part in a round; None if it is unknown.
     """
 

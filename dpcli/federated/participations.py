@@ -1,7 +1,9 @@
 """The participations of clients in rounds: how often [federated] lets a client take part, and the count of one process.
 
-An instance of `dpcli.rounds` counts the participations of each client, and allows no more of them than it has paid for. The counts need
-not be saved: if a run continues in another process, each client may take part as often again, but the rounds are charged again too.
+A *round* is one noisy sum of the updates of some clients (rounds.py). In a *pass* over the clients each of them takes part once. The fewer
+rounds a client takes part in, the less a run costs it. So an instance of `dpcli.rounds` counts the participations of each client, and
+allows no more of them than it has paid for. The counts need not be saved: if a run continues in another process, each client may take part
+as often again, but the rounds are charged again too.
 """
 
 from __future__ import annotations
@@ -57,7 +59,6 @@ def participation_limit(table: Federated, rounds: int, rate: Fraction | None, be
 
 
 def _quotient_up(count: int, length: int) -> int:
-    """Return count / length, rounded up."""
     return -(-count // length)
 
 

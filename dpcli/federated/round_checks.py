@@ -1,5 +1,9 @@
 """Checks that the entry of a round costs at least as much as the rounds that [federated] describes.
 
+An *entry* is a [[mechanism]] table of the file: it says what is charged. [federated] says what is done. The file is refused, with each
+problem at its key, if less is charged than done: less noise, fewer participations of a client, or a sampling that amplifies more. A
+*problem* is (key, what is expected there, what the file states).
+
 With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
 Otherwise the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are protected but not
 the participation.

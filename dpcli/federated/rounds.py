@@ -1,8 +1,9 @@
 """`dpcli.rounds`: the rounds of a federated run.
 
-A *round* is one noisy sum of the updates of some clients. Each is charged in a ledger before its noise is drawn, and the run stops before a
-round would exceed the cap. One charge may pay for several rounds (a *chunk*), such as a pass over the clients. Only the process that made a
-charge may use it: a fork, or a process that continues after a crash, charges again, because it cannot know which noise was drawn.
+A *round* is one noisy sum of the updates of some clients. Each is charged in a ledger (dpcli/ledger) before its noise is drawn, and the run
+stops before a round would exceed the ledger's cap. One charge may pay for several rounds (a *chunk*), such as a pass over the clients:
+federated_plan.py says for how many at least. Only the process that made a charge may use it: a fork, or a process that continues after a
+crash, charges again, because it cannot know which noise was drawn.
 """
 
 from __future__ import annotations
@@ -206,7 +207,10 @@ class Rounds(Displayed):
         self._unused_rounds = self.planned if pays_for_all else count
 
     def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
-        """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
+        """Charge rounds under a key, with `rest` in the same transaction if it is given. Return whether the key was charged before.
+
+        Another process may have charged the key since. Its charge pays for its own noise, so the caller then tries another key.
+        """
         if is_charged(ledger, self.plan, self._run_key, key):
             return True
         if rest is None:

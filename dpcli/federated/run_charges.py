@@ -1,6 +1,7 @@
-"""The charges of a federated run: ledger entries whose keys begin with the key of the run (see `Rounds`).
+"""The charges of a federated run: ledger entries whose keys begin with the key of the run, such as "week-7/round-000001".
 
-Each charge is compared with the current file, as a key belongs to one file.
+`Rounds` (rounds.py) makes these charges, and a later process finds here how many rounds are paid for. Each charge is compared with the
+current file, as a key belongs to one file: rounds of another file cost something else.
 """
 
 from __future__ import annotations
