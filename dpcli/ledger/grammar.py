@@ -1,5 +1,6 @@
 """The grammar of ledger entries: which fields each kind of entry has, and which values each field takes.
 
+An *entry* is a line of a ledger, and its *kind* says what it does: "spend" charges a run, "amend" changes the cap (dpcli.ledger.state).
 `wrong_entry` checks an entry before it is written. A PostgreSQL database makes the same checks in SQL, from the JSON that `rules` returns.
 The reader of entries (dpcli.ledger.state) is more lenient, so that it can read every entry that the rules accept.
 

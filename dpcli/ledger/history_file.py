@@ -1,6 +1,6 @@
 """The reader of a history, that is, a CSV or JSON lines file with runs that were made before the ledger was opened.
 
-Each line is a run. A run has the following columns:
+`dpcli budget import` reads such a file, and history.py charges its runs. Each line is a run. A run has the following columns:
 
 * `date`: the day or time at which the run was made;
 * `key`: the name of the run;

@@ -1,7 +1,11 @@
 """The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run.
 
-Each method of `Ledger` that changes something builds a request (dpcli.ledger.requests). `Ledger.append_all` applies the request to the
-current state, and appends the resulting entry to the store.
+`dpcli budget`, `dpcli.budget` and the commands that draw noise call `Ledger`. Each method that changes something builds a request
+(requests.py). `append_all` asks the request for its entry in the current state (state.py), and appends it to the store (stores/store.py).
+If others have meanwhile appended what the decision depends on, it asks again.
+
+The methods in order: reading; keys; prices; charges (`spend`, `reserve`, ...); rules (`amend`, `quota`, ...); windows of blocks; moves to
+another ledger; and how entries are appended. dpcli/ledger/__init__.py explains the words.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
@@ -37,8 +41,8 @@ from dpcli.ledger.requests import (
     CountAnswers,
     Leave,
     LedgerRequest,
-    Move,
     Retire,
+    RunStep,
     Upgrade,
     checked_key,
     key_scope,
@@ -67,6 +71,13 @@ def account_name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except (ImportError, KeyError):
         return f"uid {os.geteuid()}" if hasattr(os, "geteuid") else "unknown"
+
+
+class Price(NamedTuple):
+    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is described."""
+
+    cost: Cost
+    delta: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +212,10 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def own_key(self, key: str) -> str:
-        """Return the name of the run that this login charges under a key that a person chose.
+        """Return the name of the run that this login charges under a key that a person chose: "ada//week-7" for the key "week-7" of ada.
 
-        In a database it is LOGIN//KEY, so that nobody can take the key of somebody else. A run that this login charged under the bare key,
-        before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
+        Names begin with the login in a database only, so that nobody can take the key of somebody else. A run that this login charged under
+        the bare key, before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
         """
         return self._own_name(checked_key(key))
 
@@ -229,8 +240,8 @@ class Ledger:
         own = self._own_name(key)
         return own if own in self.state().runs or key not in self.state().runs else key
 
-    def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """Return the cost of one run, and the delta at which its mechanisms are described.
+    def cost(self, pipeline: Pipeline, delta: float | None = None) -> Price:
+        """Return what one run would be charged. Nothing is written.
 
         Args:
             delta: The delta of the description. If None, it is the file's privacy.delta, or 0 if the file has none.
@@ -254,7 +265,7 @@ class Ledger:
         if not 0.0 <= described_at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {described_at!r}")
         try:
-            return terms.price(pipeline, described_at), described_at
+            return Price(terms.price(pipeline, described_at), described_at)
         except (CannotCertify, NotRepresentable) as refusal:
             raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, described_at)}") from None
 
@@ -334,7 +345,7 @@ class Ledger:
             LedgerError: There is no such run, or it was started, has ended or was voided. Draw no noise then.
             InputError: A required reason is missing.
         """
-        return self._append(Move("start", key, self.who, visible_text(why)), key)
+        return self._append(RunStep("start", key, self.who, visible_text(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
         """Record that a reserved run has ended. It stays charged.
@@ -346,7 +357,7 @@ class Ledger:
             LedgerError: There is no such run, or it was voided.
             InputError: A required reason is missing.
         """
-        return self._append(Move("commit", key, self.who, visible_text(why)), key)
+        return self._append(RunStep("commit", key, self.who, visible_text(why)), key)
 
     def count(self, key: str, of: str, count: int, total: int) -> int:
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
@@ -378,7 +389,7 @@ class Ledger:
             LedgerError: There is no such run, or it was started, has ended or has expired.
             InputError: The reason is missing, or as in `amend` for `expires`.
         """
-        return self._append(Proposable(Move("void", key, self.who, visible_text(why)), expires), key)
+        return self._append(Proposable(RunStep("void", key, self.who, visible_text(why)), expires), key)
 
     def amend(
         self,
@@ -520,7 +531,7 @@ class Ledger:
                     f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
                 )
         request = self._request("spend", pipeline, own, delta, why, None, run.window)
-        missing = amounts.add(amounts.read(request.cost.amounts), self._paid_for(run), -1)
+        missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
                 f'entry {run.seq} ("{key}"): expected a file that costs more than was charged: a price is never lowered'
@@ -634,7 +645,7 @@ class Ledger:
 
         Args:
             state: The state after the copied entries.
-            request: A `dpcli.ledger.requests.Prepare`.
+            request: A `dpcli.ledger.requests.PrepareCopy`.
         """
         now = self.now()
         content = request.entry(state, now)
@@ -673,9 +684,17 @@ class Ledger:
 
         cost, described_at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.resolve_trailing(window))
-        reason, tables = visible_text(why), tables_of(pipeline)
         return Charge(
-            kind, checked_key(key), tables, described_at, cost, self.who, reason, expires, blocks, certificate=certificate
+            kind,
+            checked_key(key),
+            tables_of(pipeline),
+            described_at,
+            cost,
+            self.who,
+            why=visible_text(why),
+            expires=expires,
+            window=blocks,
+            certificate=certificate,
         )
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
@@ -762,7 +781,6 @@ class Ledger:
         return entry
 
     def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
-        """Return the content of an entry with its author, its time and the version of dpcli."""
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
     def _seal_and_apply(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:

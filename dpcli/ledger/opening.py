@@ -1,7 +1,8 @@
 """The opening of a ledger from the flags of `dpcli budget init`, with the fingerprint of the data.
 
-The fingerprint depends only on the contents of the files, and not on their names, folders or order. The module also reads the flags of
-`dpcli budget quota`.
+The flags become the *terms* of the ledger (terms.py), which never change. In adaptive mode they name a privacy filter, and in declared mode
+all runs. The *fingerprint* reveals data that have a ledger under another name in the same place, and would get a second budget. It depends
+only on the contents of the files, and not on their names, folders or order. The module also reads the flags of `dpcli budget quota`.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def _size_and_time(file: int) -> tuple[int, int]:
 
 
 class QuotaTerms(NamedTuple):
-    """The terms of a quota, in the order of the parameters of `Ledger.quota`."""
+    """The terms of a quota, under the names of the parameters of `Ledger.quota`."""
 
     of: str
     name: str

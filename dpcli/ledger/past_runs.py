@@ -1,5 +1,8 @@
 """Access to the runs of a ledger in memory that does not grow with its history.
 
+A *run* is a charge with its key, its status and its cost (state.py). Most requests need only the run of their own key, so that not all of
+them have to be in memory.
+
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
 `recent_runs` reads the last runs of a chain.
 """

@@ -1,9 +1,10 @@
 """The blocks of a growing dataset. Each block has its own cap and filter, so that new data bring new budget.
 
 When the ledger is opened, its terms fix how the blocks are cut (`by` a `column`) and in how many blocks the records of one unit may lie
-(`max_blocks`). The block of a record must depend on that record only. The window of a run is the set of blocks that the run reads. Every
+(`max_blocks`). The block of a record must depend on that record only. The *window* of a run is the set of blocks that the run reads. Every
 run must state its window. One entry charges the full cost of the run on every block of the window, or the run is refused. A block accepts
-no further charge if its cap is used up or an entry has retired it.
+no further charge if its cap is used up or an entry has retired it. The caps and costs are in the currency of the ledger's filter, such as
+rho of zCDP (dpcli/ledger/filters/filter.py).
 
 The following steps prove the guarantee.
 

@@ -1,7 +1,7 @@
 """The blocks in which a run still fits, as stretches of consecutive blocks, for `dpcli budget windows`. Nothing is charged.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window*. What fits now may
-not fit when the run is charged, as others may be faster: the answer is advice, and the charge decides.
+A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). What
+fits now may not fit when the run is charged, as others may be faster: the answer is advice, and the charge decides.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
-    cost, _ = ledger.cost(pipeline, delta)
+    cost = ledger.cost(pipeline, delta).cost
     wanted = amounts.read(cost.amounts)
     accepting = [block for block in blocks if block not in state.retired and state.on_blocks((block,)).fits(wanted)]
     family = state.open_terms().family

@@ -1,4 +1,8 @@
-"""The commands `dpcli budget init`, import, copy and upgrade, which open, fill, move or upgrade a ledger."""
+"""The commands `dpcli budget init`, import, copy and upgrade, which open, fill, move or upgrade a ledger.
+
+The docstring of a command is its help. The work is done in dpcli/ledger/opening.py (init), history.py (import), stores/copying.py (copy)
+and stores/places.py (upgrade).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The `dpcli budget` commands that write nothing: show, log, export, anchor, verify, overview, windows and plan."""
+"""The `dpcli budget` commands that write nothing: show, log, export, anchor, verify, overview, windows and plan.
+
+The docstring of a command is its help. Each command reads a ledger and prints what it finds as a document (dpcli/ledger/documents).
+"""
 
 from __future__ import annotations
 

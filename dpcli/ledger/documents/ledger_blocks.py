@@ -1,4 +1,8 @@
-"""The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits."""
+"""The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits.
+
+A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A *window* is the list of blocks
+that a run reads. The calendar is a part of the text of `dpcli budget show`; ledger_pictures.py draws it as a chart.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The overview of all datasets of some ledgers as a document.
+"""The overview of all datasets of some ledgers as a document, for `dpcli budget overview`.
 
-The table begins with the datasets that cannot be read. The others are sorted by the used share of their caps, in descending order.
+dpcli/ledger/dataset_overview.py reads the datasets. The table begins with those that cannot be read. The others are sorted by the used
+share of their caps, in descending order, and datasets that have moved to another ledger come last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The rehearsal of a schedule as a document, which shows the runs that fit in a ledger."""
+"""The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
+
+A *schedule* is a file with planned runs, one [[run]] table for each pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
+that folder finds out which runs fit, plan_changes.py what would have to change, and policies.py orders the runs in another way than by
+their days.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +151,7 @@ def _schedule_table(plan: BudgetPlan) -> Table:
     """Return the table with one row for each table of the schedule."""
     rows, flagged = [], set()
     for place, run in enumerate(plan.priced):
-        planned, fitting = plan.counted(place)
+        planned, fitting = plan.counts_of(place)
         if fitting < planned:
             flagged.add(place)
         cost = amounts.read(run.cost.amounts)
@@ -227,7 +232,7 @@ def _refused_data(plan: BudgetPlan, run: PlannedRun | None) -> dict[str, Any] | 
 
 def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
     first, last = _first_and_last_day(plan, place)
-    count, fitting = plan.counted(place)
+    planned, fitting = plan.counts_of(place)
     return {
         "file": run.scheduled.file,
         "every": run.scheduled.every,
@@ -237,7 +242,7 @@ def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
         "delta": run.delta,
         "cost": dict(run.cost.amounts),
         "share": share_of(plan.before, amounts.read(run.cost.amounts)),
-        "runs": count,
+        "runs": planned,
         "fitting": fitting,
     }
 

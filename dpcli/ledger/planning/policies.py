@@ -1,4 +1,4 @@
-"""The policies of `dpcli budget plan`, each of which orders the runs of a schedule.
+"""The policies of `dpcli budget plan`, each of which orders the runs of a schedule (schedule.py) for the rehearsal in plan_rehearsal.py.
 
 A policy chooses only the order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is
 computed from the schedule and the state of the ledger, and from no output of a run.
@@ -27,7 +27,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from dpcli.ledger.amounts import AT, ZERO, Amounts, add, amount_of, cost_on_blocks, largest_share, read
+from dpcli.ledger.amounts import AT, ZERO, Amounts, amount_of, cost_on_blocks, largest_share, read, subtract
 from dpcli.ledger.planning.plan_rehearsal import (
     MOST_NAMED,
     BudgetPlan,
@@ -86,7 +86,7 @@ def _cost(offer: Offer) -> Amounts:
 def _left(state: LedgerState, key: str) -> Decimal:
     """Return what is left of an amount on a block, but at least 0."""
     name = amount_of(key)
-    return max(add({name: state.caps[name]}, {name: state.spent.get(key, ZERO)}, -1)[name], ZERO)
+    return max(subtract({name: state.caps[name]}, {name: state.spent.get(key, ZERO)})[name], ZERO)
 
 
 def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
@@ -101,6 +101,17 @@ def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdic
         denied += why != ""
         verdicts[index] = Verdict(requested[index].day, why)
     return verdicts
+
+
+class Obstacle(NamedTuple):
+    """A block on which a run does not fit in what is unlocked.
+
+    Attributes:
+        shares: The least number of unlocked shares with which the run would fit. It is above the number of all shares if nothing is left.
+    """
+
+    block: str
+    shares: int
 
 
 @dataclass(slots=True)
@@ -136,17 +147,14 @@ class _Locks:
             if cost:
                 self.taken[key] = self.taken.get(key, Fraction(0)) + (self._shares(key, cost) or 0)
 
-    def obstacle(self, offer: Offer) -> tuple[str, int] | None:
-        """Return a block on which a run does not fit in what is unlocked, and the least number of shares with which it would fit.
-
-        The number is above `shares` if nothing is left on the block. Returns None if the run fits on all of its blocks.
-        """
+    def obstacle(self, offer: Offer) -> Obstacle | None:
+        """Return the first obstacle of a run; None if it fits in what is unlocked on all of its blocks."""
         for key, cost in _cost(offer).items():
             needed = self._shares(key, cost) if cost else Fraction(0)
             least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed) if cost else 0
             block = key.partition(AT)[2]
             if least > self.opened[block]:
-                return block, least
+                return Obstacle(block, least)
         return None
 
     def _shares(self, key: str, cost: Decimal) -> Fraction | None:
@@ -187,8 +195,7 @@ def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> d
             index = order[rank]
             obstacle = locks.obstacle(requested[index])
             if obstacle is not None:
-                block, needed = obstacle
-                heappush(waiting.setdefault(block, []), (needed, rank))
+                heappush(waiting.setdefault(obstacle.block, []), (obstacle.shares, rank))
                 continue
             why = charge_or_reason(state, requested[index].charge, named=True)
             verdicts[index] = Verdict(offer.day, why)

@@ -1,4 +1,8 @@
-"""Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged."""
+"""Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged.
+
+A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all pipelines of a change together, as they may be
+charged one after the other. Costs and caps are amounts by name in the currency of the ledger's filter (dpcli/ledger/amounts.py).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from dpcli.ledger.stores.places import open_ledger
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-Refusal = InputError | CannotCertify | NotRepresentable
+Refusal = InputError | CannotCertify | NotRepresentable  # the error of a run that has no cost in this ledger
 
 
 class RequestedRuns(NamedTuple):

@@ -1,4 +1,4 @@
-"""A ledger store in one SQLite file.
+"""A ledger store in one SQLite file. store.py explains the methods, and sqlite_file.py has the tables.
 
 For durability the file has a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With
 FULL, the removed journal can reappear after a power failure and undo an acknowledged commit. (A write-ahead log with FULL is as durable,
