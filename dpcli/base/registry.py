@@ -95,7 +95,6 @@ def _other_plugins() -> Iterator[Plugin]:
 
 
 def _metadata_folders() -> Iterator[str]:
-    """Yield the metadata folder of each installed package."""
     for place in sys.path:
         try:
             names = os.listdir(place or ".")

@@ -87,12 +87,10 @@ def _refusing_method(name: str, what: str, home: list[type]) -> Method:
 
 
 def _state(self: object) -> list[Any]:
-    """Return the values of the fields, as a __getstate__ method."""
     return [getattr(self, field.name) for field in _fields(self)]
 
 
 def _restore(self: object, state: list[Any]) -> None:
-    """Set the values of the fields, as a __setstate__ method."""
     for field, value in zip(_fields(self), state, strict=True):
         object.__setattr__(self, field.name, value)
 
@@ -138,7 +136,6 @@ def _init(cls: type) -> Method:
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:
-    """Return the parameter of a field in the signature of __init__."""
     if field.default_factory is not MISSING:
         return f"{field.name}=_MISSING"
     return field.name if field.default is MISSING else f"{field.name}=_default_{field.name}"
@@ -155,7 +152,6 @@ def _value(field: dataclasses.Field[Any]) -> str:
 
 
 def _repr(cls: type) -> Method:
-    """Return a __repr__ with the names and values of the fields."""
     shown = [field.name for field in _fields(cls) if field.repr]
 
     @reprlib.recursive_repr()
@@ -167,7 +163,6 @@ def _repr(cls: type) -> Method:
 
 
 def _eq(cls: type) -> Method:
-    """Return an __eq__ that compares the fields of two objects of the same class."""
     values = _tuple_of(_compared(cls))
 
     def equal(self: object, other: object) -> Any:
@@ -177,7 +172,6 @@ def _eq(cls: type) -> Method:
 
 
 def _hash(cls: type) -> Method:
-    """Return a __hash__ of the fields."""
     values = _tuple_of(_compared(cls, hashed=True))
 
     def hash_fields(self: object) -> int:

@@ -75,7 +75,6 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries of `charge`."""
         steps = rounds // self.per_step
         performed = sample_readers(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:

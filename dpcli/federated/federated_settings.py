@@ -126,7 +126,6 @@ class Federated:
             yield from self._aggregation_problems()
 
     def _aggregation_problems(self) -> Iterator[Problem]:
-        """Yield a problem for each missing or contradictory key about secure aggregation."""
         if self.min_clients is None:
             yield ("min_clients",), "the least number of clients whose noise is in a sum, as clients drop out", "none"
         if self.dishonest is None:

@@ -90,7 +90,6 @@ class ParticipationCounter:
                 self._rounds_of_client.setdefault(client, []).append(number)
 
     def _refuse(self, number: int, client: int, paid: int) -> None:
-        """Raise InputError if a client may not take part in this round."""
         most, separation = self._limit.max_participations, self._limit.min_separation
         earlier = self._rounds_of_client.get(client, [])
         conflicting = next((other for other in earlier if abs(number - other) < separation), None)

@@ -127,7 +127,6 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
-        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             given = type(size).__name__
             if isinstance(size, int | float) and not abs(size) > 10**18:  # also for NaN

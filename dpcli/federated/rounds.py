@@ -181,7 +181,6 @@ class Rounds(Displayed):
         return headline(replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)).upper
 
     def _charge(self) -> None:
-        """Charge the next rounds by a ledger entry with a new key."""
         count = self._next_count()
         pipeline = self.plan.charge(count, with_rest=False)
         why = f"round {self.taken + 1:,} of {self.planned:,}"
@@ -225,7 +224,6 @@ class Rounds(Displayed):
         return min(self.chunk, portions * self.plan.portion)
 
     def _open(self) -> Ledger:
-        """Open the ledger of the run. Raises LedgerError if there is none."""
         return open_ledger(self._budget.url, self._budget.dataset)
 
     def __reduce__(self) -> NoReturn:

@@ -214,7 +214,6 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
 def _request(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
-    """Return the arguments of a request after a check of their types."""
     checked_delta = None if delta is None else number_of("delta", delta)
     return pipeline_of("pipeline", pipeline), text_of("key", key), checked_delta, text_of("why", why)
 

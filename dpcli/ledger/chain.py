@@ -216,6 +216,5 @@ def _relative_time(text: str, start: datetime) -> datetime | None:
 
 
 def _absolute_time(text: str) -> datetime:
-    """Return an ISO time in UTC. Raises ValueError if the text has another form."""
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

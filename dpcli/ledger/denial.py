@@ -2,7 +2,7 @@
 
 A message states by how much a run does not fit, which changes of the run would fit, and why a smaller total of another accountant does not
 change the verdict. Costs and caps are amounts by name in the currency of the ledger's filter, such as {"rho": 0.1}; the message is about
-the amount that does not fit (`_scarcest`). A denial writes no entry.
+the amount that does not fit (`_lacking_amount`). A denial writes no entry.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))
         return f"{name} of the declared set was declared {state.caps[name]} times, and was already made {state.caps[name]} times"
-    name = _scarcest(state, wanted)
+    name = _lacking_amount(state, wanted)
     missing = max(amounts.subtract(wanted, left)[name], Decimal(0))
     return (
         f"the run costs {up(wanted[name])} of {label(name)} ({percent_of_cap(wanted[name], state, name)} of the cap); {down(left[name])} "
@@ -110,7 +110,7 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
     """Return a list with one line of advice if delta is the amount that does not fit, and an empty list otherwise."""
-    if _scarcest(state, amounts.read(cost.amounts)) != "delta":
+    if _lacking_amount(state, amounts.read(cost.amounts)) != "delta":
         return []
     left = state.left()["delta"]
     if not left:
@@ -118,7 +118,7 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
     return [f"delta is used up: set a smaller privacy.delta in {path or 'the file'}; {down(left)} is left"]
 
 
-def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
+def _lacking_amount(state: LedgerState, wanted: amounts.Amounts) -> str:
     """Return the first amount that does not fit, or the first amount if all fit."""
     return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 

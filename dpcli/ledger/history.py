@@ -55,7 +55,6 @@ def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
 
 
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
-    """Return the request for one run. The message of an error begins with the line of the run."""
     try:
         cost, delta = ledger.cost(run.pipeline, run.delta)
         window = ledger.stated_window(run.pipeline, run.window)
@@ -79,7 +78,6 @@ def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
 
 
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
-    """Return the message for a history that does not fit. It states by how much, and which cap would suffice."""
     new = [request for request in requests if request.key not in state.runs]
     for request in new:
         closed = state.retired_block(request.window)

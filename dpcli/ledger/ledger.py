@@ -663,7 +663,6 @@ class Ledger:
         return receipt
 
     def _denial_error(self, request: Charge, pipeline: Pipeline) -> Denied:
-        """Return the error that says by how much a charge exceeds the budget, and what would fit."""
         from dpcli.ledger.denial import denial
 
         return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))
@@ -679,7 +678,6 @@ class Ledger:
         window: Sequence[str],
         certificate: str = "",
     ) -> Charge:
-        """Return the request to charge a run of `pipeline`, with its cost and its blocks."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)
@@ -698,7 +696,6 @@ class Ledger:
         )
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        """Append the entry of one request, as `append_all` does."""
         (receipt,) = self.append_all([(request, key)], even_moved)
         return receipt
 

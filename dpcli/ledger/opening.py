@@ -72,7 +72,6 @@ def _require_all(given: Mapping[str, Any]) -> None:
 
 
 def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the required flags, which depend on the mode and on the kind of blocks."""
     yield from ALWAYS
     if given.get("blocks") is not None:
         yield from ("column", "max_blocks")
@@ -126,7 +125,6 @@ def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
 
 
 def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
-    """Return the terms with the runs that the flags declare. Raises InputError if a flag does not belong to the mode."""
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
     if terms.ceiling is not None:
@@ -253,7 +251,6 @@ def _digest(path: str) -> str:
 
 
 def _size_and_time(file: int) -> tuple[int, int]:
-    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
     info = os.fstat(file)
     return info.st_size, info.st_mtime_ns
 

@@ -63,7 +63,6 @@ class EarlierRuns(Mapping[str, Run]):
         return sorted(runs, key=lambda run: run.seq)
 
     def _look_up_beginning(self, start: str) -> None:
-        """Add the runs whose keys begin with `start` to the known runs."""
         entries: dict[str, list[LedgerEntry]] = {}  # by key
         for row in self._store.beginning(self._dataset, start):
             entry = single_entry(row, self._dataset)
@@ -97,7 +96,6 @@ class EarlierRuns(Mapping[str, Run]):
         return run_of(entry, reserved.status, counts_in(entries))
 
     def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
-        """Return the entries about a key up to the checkpoint, in order."""
         return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:

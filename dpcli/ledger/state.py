@@ -453,14 +453,11 @@ class LedgerState:
         except LedgerError as error:
             raise self._forged(entry, str(error)) from None
 
-    def _propose(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # only `proposals` changes, and `apply` sets it
-
     def _no_change(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # a rate is checked by the database, and an acknowledgement is read by `verify`
+        # `apply` sets the proposals, the database checks a rate, and `verify` reads an acknowledgement.
+        self.open_terms()
 
     def _upgrade(self, entry: LedgerEntry) -> None:
-        """Apply an entry with a new hash and version of the definitions."""
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
@@ -496,7 +493,6 @@ class LedgerState:
         self.departure = None
 
     def _place(self, entry: LedgerEntry) -> str:
-        """Return the start of a message about an entry."""
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
     def _forged(self, entry: LedgerEntry, fault: str) -> LedgerError:
@@ -542,8 +538,8 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
     "quota": LedgerState._quota,
-    "propose": LedgerState._propose,
-    "refuse": LedgerState._propose,
+    "propose": LedgerState._no_change,
+    "refuse": LedgerState._no_change,
     "rate": LedgerState._no_change,
     "acknowledge": LedgerState._no_change,
 }

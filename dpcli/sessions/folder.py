@@ -153,7 +153,6 @@ def this_process() -> tuple[int, int]:
 
 
 def _count_fork() -> None:
-    """Count a fork. Python calls this function in the new process."""
     global _FORKS
     _FORKS += 1
 

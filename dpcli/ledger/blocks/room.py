@@ -123,7 +123,6 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
 
 
 def _used_blocks(state: LedgerState) -> list[str]:
-    """Return the blocks that were charged or retired, in order."""
     return sorted({*charged_blocks(state.spent), *state.retired})
 
 

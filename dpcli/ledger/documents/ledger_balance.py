@@ -306,6 +306,5 @@ def _run_row(state: LedgerState, run: Run) -> list[str]:
 
 
 def _reason(run: Run) -> str:
-    """Return the reason of a run, cut to `LONGEST_REASON` characters."""
     reason = str(run.content.get("why", ""))
     return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."

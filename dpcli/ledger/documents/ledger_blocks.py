@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
@@ -101,7 +101,8 @@ def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
     records = [
         {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in room.stretches
     ]
-    headline = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
+    size = counted(len(widest.blocks), "block")
+    headline = f"{ledger.dataset}: widest --window {widest.words} ({size}), latest --window {latest.words}; {cost}"
     return Document(
         headline,
         data,
@@ -125,7 +126,3 @@ def _notes_on_unused(room: BlockRoom) -> tuple[str, ...]:
         return ()
     answer = "the run fits in each of them" if room.fits_unused else "the cap of a block is too small for the run"
     return (f"blocks {' and '.join(places)} were never charged: {answer} (--within checks them)",)
-
-
-def _count(blocks: tuple[str, ...]) -> str:
-    return "1 block" if len(blocks) == 1 else f"{len(blocks):,} blocks"

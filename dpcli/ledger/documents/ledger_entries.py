@@ -27,7 +27,7 @@ Shown = TypeVar("Shown")
 
 
 class CheckedChain(NamedTuple):
-    """What the first reading of a chain finds out.
+    """The result of the first reading of a chain.
 
     Attributes:
         state: The state after all entries.
@@ -240,7 +240,6 @@ def _origin(content: Mapping[str, Any]) -> str:
 
 
 def _change(asks: Mapping[str, Any]) -> str:
-    """Return the change that a proposal asks for, in a few words."""
     match asks["kind"]:
         case "quota":
             return _quota(asks)

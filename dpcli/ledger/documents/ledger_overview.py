@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger.documents.ledger_data import aligned_lines
 
@@ -83,7 +83,7 @@ def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSu
     warned = sum(bool(summary.warnings) for summary in summaries)
     count, waiting = len(live), sum(summary.state.not_open for summary in summaries)
     gone = len(summaries) - len(live) - waiting
-    headline = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
+    headline = counted(count, "dataset")
     if live and live[0].used:
         headline += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
     if gone:

@@ -99,7 +99,6 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
 
 
 def _cap_words(state: LedgerState) -> str:
-    """Return the cap and its setting for the subtitle of a chart."""
     terms = state.open_terms()
     return f"cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}"
 
@@ -112,7 +111,6 @@ def _range_words(family: BlockFamily, known: set[str]) -> str:
 
 
 def _square_maker(state: LedgerState) -> SquareMaker:
-    """Return the function that makes the square of a block from its used share."""
     spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:

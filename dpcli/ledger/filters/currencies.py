@@ -301,7 +301,6 @@ def mu_of(mechanism: Mechanism) -> float:
 
 
 def _pure_epsilon(mechanism: Mechanism) -> float:
-    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it is infinite or unknown."""
     reason = (
         "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this mechanism is neither"
     )

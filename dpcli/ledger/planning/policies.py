@@ -79,7 +79,6 @@ def _blocks(offer: Offer) -> Sequence[str]:
 
 
 def _cost(offer: Offer) -> Amounts:
-    """Return what a run adds to the spending."""
     return cost_on_blocks(read(offer.charge.cost.amounts), offer.charge.window)
 
 
@@ -90,7 +89,6 @@ def _left(state: LedgerState, key: str) -> Decimal:
 
 
 def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
-    """Return the verdict on each run by the policy "dpack"."""
     loads = [
         math.fsum(min(largest_share({key: cost}, {key: _left(before, key)}), ABOVE_ALL) for key, cost in _cost(offer).items())
         for offer in requested

@@ -141,7 +141,6 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
 
 
 def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
-    """Return a copy of the state in which `more` was spent as well."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
     return after
@@ -149,7 +148,7 @@ def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState
 
 def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
     """Return the cost of the runs of one file and what is left before them, for the amount with the largest share."""
-    name = _scarcest(state, request.wanted)
+    name = _tightest_amount(state, request.wanted)
     amount = request.wanted[name]
     cost = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
     return f"{request.subject} {cost}; {down(state.left()[name])} is left"
@@ -159,11 +158,11 @@ def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -
     """Return the share of the cap that all files together cost, in parentheses; "" if there is one file."""
     if files == 1:
         return ""
-    name = _scarcest(state, total)
+    name = _tightest_amount(state, total)
     return f" ({percent_of_cap(total[name], state, name)} of the cap for all {files} files together)"
 
 
-def _scarcest(state: LedgerState, wanted: dict[str, Decimal]) -> str:
+def _tightest_amount(state: LedgerState, wanted: dict[str, Decimal]) -> str:
     """Return the name of the amount that takes the largest share of its cap."""
     return max(wanted, key=lambda name: amounts.largest_share({name: wanted[name]}, state.caps))
 

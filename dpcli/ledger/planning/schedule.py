@@ -278,7 +278,6 @@ def read_schedule_bytes(data: bytes, path: str) -> Schedule:
 
 
 def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
-    """Return the runs in the tables of a file, and add a finding for each problem."""
     values = read_members(KEYS, tables, KeyPlace((), findings))
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:

@@ -260,7 +260,6 @@ class PostgresStore:
         self._last_connection.close()
 
     def _text(self, query: str) -> str:
-        """Return the text that a query returns in its only row."""
         with self._transaction() as connection:
             text: str = connection.execute(query).fetchone()[0]
         return text

@@ -195,7 +195,6 @@ def _without_passwords(text: str, settings: dict[str, Any]) -> str:
 
 
 def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
-    """Return the message for an error of psycopg."""
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or the statement was not sent
         return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
@@ -285,7 +284,6 @@ def _refuse_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
-    """Return whether an error was caused by a lock timeout."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
     return error is not None

@@ -87,7 +87,6 @@ def definitions(name: str) -> str:
 
 
 def _refuse_server(connection: Any, place: str) -> None:
-    """Check that the server is recent enough and that the database is in UTF-8. Raises LedgerError if not."""
     if connection.info.server_version < OLDEST_SERVER:
         raise LedgerError(f"{place}: expected PostgreSQL 13 or later, found {connection.info.parameter_status('server_version')}")
     encoding = connection.info.parameter_status("server_encoding")

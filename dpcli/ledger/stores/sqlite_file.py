@@ -119,7 +119,6 @@ def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
 
 
 def _kind(mode: int) -> str:
-    """Return the kind of a file that is not regular, in words."""
     if stat.S_ISDIR(mode):
         return "a directory"
     if stat.S_ISFIFO(mode):
@@ -128,7 +127,6 @@ def _kind(mode: int) -> str:
 
 
 def _number(header: bytes, start: int, size: int) -> int:
-    """Return the number in `size` bytes of a header."""
     return int.from_bytes(header[start : start + size], "big")
 
 
