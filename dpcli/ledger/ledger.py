@@ -116,6 +116,11 @@ class Ledger:
     against the hash chain when it is first read. The object caches the state, and later reads only fetch newer entries. The end of a `with`
     block closes the connection.
 
+    Arguments that many methods share: `why` is the reason, which the entry records. InputError is raised if a required reason is missing.
+    Except in `reserve`, `expires` is for a two-person ledger: the time until which another person may approve the proposal
+    ("2030-12-31T00:00:00Z", "7d", "36h"), at most 31 days ahead; None for a week. InputError is raised if it is invalid, or stated in a
+    ledger without the two-person rule.
+
     Attributes:
         store: The store that contains the chain of the dataset.
         dataset: The name of the dataset. Whether the store has it is checked by the first method that reads the state.
@@ -283,7 +288,6 @@ class Ledger:
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
             delta: As in `cost`.
-            why: Reason, which the entry records.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
             certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
@@ -300,7 +304,6 @@ class Ledger:
         Args:
             parts: The pipeline and the key of each part.
             together: The whole run, which the message of `Denied` describes.
-            why: Reason, which each entry records.
 
         Raises:
             Denied: The parts do not fit together. The message states their total cost.
@@ -338,24 +341,17 @@ class Ledger:
     def start(self, key: str, why: str = "") -> Receipt:
         """Record that noise is about to be drawn. The reservation can no longer be voided.
 
-        Args:
-            why: Reason. Required if another person reserved the run.
+        A reason is required if another person reserved the run.
 
         Raises:
             LedgerError: There is no such run, or it was started, has ended or was voided. Draw no noise then.
-            InputError: A required reason is missing.
         """
         return self._append(RunStep("start", key, self.who, visible_text(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
-        """Record that a reserved run has ended. It stays charged.
+        """Record that a reserved run has ended. It stays charged. Raises LedgerError if there is no such run, or it was voided.
 
-        Args:
-            why: Reason. Required if another person reserved the run, or if it was never started.
-
-        Raises:
-            LedgerError: There is no such run, or it was voided.
-            InputError: A required reason is missing.
+        A reason is required if another person reserved the run, or if it was never started.
         """
         return self._append(RunStep("commit", key, self.who, visible_text(why)), key)
 
@@ -363,13 +359,7 @@ class Ledger:
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
         Noise may be drawn only after this method returns, because only then the grant is durable. The ledger records the number. So no
-        answer is granted twice if an earlier copy of the run's folder is restored.
-
-        Args:
-            key: Key of the run.
-            of: Name of the answers.
-            count: Number of further answers.
-            total: Largest number of answers that the charge pays for.
+        answer is granted twice if an earlier copy of the run's folder is restored. `CountAnswers` describes the arguments.
 
         Raises:
             Denied: More than `total` answers would be granted. Nothing was written.
@@ -380,14 +370,9 @@ class Ledger:
         return int(entry.content["count"])
 
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
-        """Cancel a reservation before any noise was drawn. In a two-person ledger this is a proposal.
+        """Cancel a reservation before any noise was drawn. In a two-person ledger this is a proposal. A reason is required.
 
-        Args:
-            expires: As in `amend`.
-
-        Raises:
-            LedgerError: There is no such run, or it was started, has ended or has expired.
-            InputError: The reason is missing, or as in `amend` for `expires`.
+        Raises LedgerError if there is no such run, or it was started, has ended or has expired.
         """
         return self._append(Proposable(RunStep("void", key, self.who, visible_text(why)), expires), key)
 
@@ -402,17 +387,11 @@ class Ledger:
     ) -> Receipt:
         """Change the cap on epsilon. In a two-person ledger this is a proposal, which takes effect when another person approves it.
 
-        Args:
-            approver: The person who approves the change, in a ledger without the two-person rule.
-            unseen: The statement of the approver that nobody who decides on the cap has seen an output. The new cap is then guaranteed.
-            acknowledged: The caller accepts the consequence of a new cap. Raising the cap without `unseen` ends the guarantee. Lowering the
-                cap stops further runs, but does not strengthen the guarantee for earlier runs.
-            expires: The time until which another person may approve the proposal ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
-                It must be at most 31 days away, and None in a ledger without the two-person rule.
+        `Amend` (governance/amendments.py) describes the other arguments. A reason is required.
 
         Raises:
-            InputError: The cap is not a number > 0, a statement or a reason is missing, or the ledger is in declared mode. The approver is
-                the person who asks, or is named in a two-person ledger. Or `expires` is invalid.
+            InputError: The cap is not a number > 0, a statement is missing, or the ledger is in declared mode. The approver is the person
+                who asks, or is named in a two-person ledger.
         """
         request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
         return self._append(Proposable(request, expires), "")
@@ -420,12 +399,11 @@ class Ledger:
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`, which makes it effective.
 
-        Args:
-            unseen, acknowledged: As in `amend`, if the proposal raises the cap.
+        One of `unseen` and `acknowledged` is required if the proposal raises the cap above what is guaranteed (`Amend`).
 
         Raises:
             LedgerError: The proposal is not open or has expired, the approver made it, or its content is not valid in the current state.
-            InputError: The reason is missing, or one of `unseen` and `acknowledged` is needed.
+            InputError: The reason is missing, or one of the two statements.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
@@ -433,11 +411,9 @@ class Ledger:
         return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
-        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it.
+        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it. A reason is required.
 
-        Raises:
-            LedgerError: The proposal is not open.
-            InputError: The reason is missing, or the ledger is not a two-person ledger.
+        Raises LedgerError if the proposal is not open, and InputError if the ledger is not a two-person ledger.
         """
         return self._append(Refuse(seq, visible_text(why)), "")
 
@@ -453,13 +429,8 @@ class Ledger:
     ) -> Receipt:
         """Limit the charges of a person, or of all members of a team together, to a share of the cap.
 
-        Args:
-            of: "person" or "team".
-            name: Name of the person or team.
-            share: The share as a decimal in [0, 1]; 1 removes the limit.
-            members: Names of the team's members, in any order. For a person they are ignored.
-            alert_at: The share of the limit from which on a warning is shown.
-            expires: As in `amend`.
+        `SetQuota` (governance/amendments.py) describes the arguments. `members` may be in any order, and are ignored for a person. A reason
+        is required. In a two-person ledger this is a proposal.
         """
         self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
@@ -468,11 +439,8 @@ class Ledger:
     def rate(self, per_day: int, why: str, expires: str | None = None) -> Receipt:
         """Limit the entries without a cost that each login may append in a day, in UTC. In a two-person ledger this is a proposal.
 
-        Args:
-            expires: As in `amend`.
-
         Raises:
-            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing, or as in `amend` for `expires`.
+            InputError: The ledger is a file, which cannot distinguish people.
             LedgerError: The definitions of the database are of an earlier version, which knows no rate, or the dataset has moved.
         """
         self.state().refuse_moved()
@@ -484,14 +452,8 @@ class Ledger:
     def acknowledge(self, finding: str, why: str, expires: str | None = None) -> Receipt:
         """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.
 
-        In a two-person ledger this is a proposal.
-
-        Args:
-            expires: As in `amend`.
-
-        Raises:
-            InputError: The reason is missing, or as in `amend` for `expires`.
-            LedgerError: The definitions of the database are of an earlier version, which knows no acknowledgement.
+        In a two-person ledger this is a proposal. A reason is required. Raises LedgerError if the definitions of the database are of an
+        earlier version, which knows no acknowledgement.
         """
         self._require_current("acknowledgement")
         return self._append(Proposable(Acknowledge(finding, visible_text(why)), expires), "")

@@ -177,4 +177,9 @@ def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...
 
 def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
     """Return blocks as privacy.window and --window take them, with FIRST..LAST for each stretch of consecutive blocks."""
-    return tuple(part[0] if len(part) == 1 else f"{part[0]}..{part[-1]}" for part in stretches(family, blocks))
+    return tuple(map(spelled_stretch, stretches(family, blocks)))
+
+
+def spelled_stretch(blocks: Sequence[str]) -> str:
+    """Return consecutive blocks as --window takes them: "2026-01-01..2026-01-28", or the name of a single block."""
+    return blocks[0] if len(blocks) == 1 else f"{blocks[0]}..{blocks[-1]}"

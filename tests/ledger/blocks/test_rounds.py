@@ -209,14 +209,6 @@ def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: 
     assert run.round().key == "k/round-000002" and len(keys(url)) == 2
 
 
-def refused(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except InputError:
-        return True
-    return False
-
-
 def test_threads_share_a_run(tmp_path: Path) -> None:
     url, taken = opened(str(tmp_path / "l.db"), 5.0), []
     run = dpcli.rounds(written(tmp_path), url, "k", chunk=3)
