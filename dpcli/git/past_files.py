@@ -226,18 +226,28 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
     Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
-    for (path, blob, is_present), data in zip(entries, contents_at(top, [blob for _, blob, _ in entries]), strict=True):
+    for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]), strict=True):
         if data is None:
-            _require_object(top, blob)
-        elif not is_present or not _is_kept(data, os.path.join(top, path)):
-            yield path, data
+            _require_object(top, entry.blob)
+        elif not entry.is_present or not _is_kept(data, os.path.join(top, entry.path)):
+            yield entry.path, data
 
 
-def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """Yield the entries of a commit with these endings that the change under review may have changed or removed.
+class ChangedEntry(NamedTuple):
+    """A file or link of a commit that the change under review may have changed or removed.
 
-    Each is its path, its blob, and whether the work tree still has a file or link at the path.
+    Attributes:
+        blob: A name of its content, for git.
+        is_present: Whether the work tree still has a file or link at the path.
     """
+
+    path: str
+    blob: str
+    is_present: bool
+
+
+def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
+    """Yield the changed entries of a commit with one of these endings."""
     changed, common = differing_paths(top, tree), _common_files(top, tree)
     for entry in tree_entries(top, tree):
         place = os.path.join(top, entry.path)
@@ -248,7 +258,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
         if not is_present or entry.path in changed:
             # The object of a link is a path. The name COMMIT:PATH leads to the target.
             blob = f"{tree}:{entry.path}" if entry.is_link else os.fsdecode(entry.blob)
-            yield entry.path, blob, is_present
+            yield ChangedEntry(entry.path, blob, is_present)
 
 
 def _is_kept(data: bytes, place: str) -> bool:

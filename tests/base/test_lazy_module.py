@@ -1,4 +1,4 @@
-"""Modules that load when they are first read from: once, and whole for every thread."""
+"""Tests of base/lazy.py: a module loads once, when it is first read, and every thread sees it completely loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dataclasses that wait with their methods are those of the standard library in all that can be seen of them."""
+"""Tests that dataclasses of base/values.py behave like those of the standard library, although their methods are compiled later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file says of its server and clients is told to the gate's reader when it changes."""
+"""Tests that the gate reports every change of what a file claims about its server and clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers to examine: the same questions for a file and for a database."""
+"""Fixtures: ledgers in a file and in a PostgreSQL database (`Place`), so that a test runs on both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that spend from one ledger until it says no, while somebody kills them."""
+"""Processes that spend from one ledger until it denies a run, while the test kills some of them."""
 
 from __future__ import annotations
 

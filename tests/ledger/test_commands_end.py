@@ -1,4 +1,4 @@
-"""No command waits for ever: each that opens a ledger, against whatever keeps a database or a file from answering."""
+"""Tests that no command waits forever if a database or file does not answer: every command that opens a ledger, every obstacle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger of two persons: what one asks for counts once another has approved it, in a file by name, in a database by login."""
+"""Tests of two-person ledgers: a change counts after another person approved it; a file compares names, a database logins."""
 
 from __future__ import annotations
 

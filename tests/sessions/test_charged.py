@@ -1,4 +1,4 @@
-"""A run that is charged once, whatever interrupts it, and known to its folder before the ledger knows it."""
+"""Tests of sessions/charged.py: a run is charged once however it is interrupted, and its folder names it before the ledger does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window on a table of private data: only its rows are read, whichever command reads them and whatever the other rows hold."""
+"""Tests of windows on tables of private data: every command reads exactly the rows of the window, whatever the others contain."""
 
 from __future__ import annotations
 

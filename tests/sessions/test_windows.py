@@ -1,4 +1,4 @@
-"""Datasets that are cut into blocks, before every command that charges a ledger: found by walking the command line."""
+"""Tests of datasets with blocks before every command that charges a ledger. The commands are found by walking the command line."""
 
 from __future__ import annotations
 

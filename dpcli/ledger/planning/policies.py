@@ -148,8 +148,10 @@ class _Locks:
     def obstacle(self, offer: Offer) -> Obstacle | None:
         """Return the first obstacle of a run; None if it fits in what is unlocked on all of its blocks."""
         for key, cost in _cost(offer).items():
-            needed = self._shares(key, cost) if cost else Fraction(0)
-            least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed) if cost else 0
+            if not cost:
+                continue
+            needed = self._shares(key, cost)
+            least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed)
             block = key.partition(AT)[2]
             if least > self.opened[block]:
                 return Obstacle(block, least)

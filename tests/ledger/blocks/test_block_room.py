@@ -1,4 +1,4 @@
-"""Where a run fits, and the picture of the blocks: never more than the ledger then grants."""
+"""Tests of `dpcli budget windows` (ledger/blocks/room.py) and of the calendar of blocks: a run fits where they say that it does."""
 
 from __future__ import annotations
 

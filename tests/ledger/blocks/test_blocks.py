@@ -1,4 +1,4 @@
-"""Blocks against brute force: each unit's own loss, whatever was read and however it was chosen, is at most the ledger's cap."""
+"""Tests of ledgers with blocks: by brute force over all units and choices, no unit's loss exceeds the ledger's cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan against what then happens: every run accepted or refused, the balance at the end, and each change that is said to fit."""
+"""Tests of plans (ledger/planning): charging the schedule gives the planned answers and balance, and every proposed change fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli budget plan and the pictures of budget show, as a user has them: every format, every kind of block, both databases."""
+"""Tests of the command `dpcli budget plan` and of pictures: every format and every kind of block, in a file and in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policies of `dpcli budget plan` beside the algorithms of their papers, beside every set of runs, and on their stated terms."""
+"""Tests of ledger/planning/policies.py: by plain programs of the papers' algorithms, and by trying every set of runs."""
 
 from __future__ import annotations
 

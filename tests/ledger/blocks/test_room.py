@@ -1,4 +1,4 @@
-"""What remains: closed forms that must never promise more than the ledger then grants, and what would fit."""
+"""Tests of what a ledger says is left: the runs and changes that are said to fit are granted, and slightly larger ones denied."""
 
 from __future__ import annotations
 

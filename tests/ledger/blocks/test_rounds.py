@@ -1,4 +1,4 @@
-"""`dpcli.rounds`: no round without its charge, none beyond the cap, whatever dies in between."""
+"""Tests of `dpcli.rounds`: each round has a charge of its own, the cap holds, and killed processes get no round for nothing."""
 
 from __future__ import annotations
 

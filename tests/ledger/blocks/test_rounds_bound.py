@@ -1,4 +1,4 @@
-"""`dpcli.rounds`: one release for one charge, one file for one key, and what was charged read from the ledger."""
+"""Tests of `dpcli.rounds`: one release for each charge, one file for each key, and no client takes part more often than is paid for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores whose processes die at a named point, and children that are killed."""
+"""Stores that kill their process at a named point, and child processes that are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset that moves: byte for byte, to either kind of ledger, whatever dies meanwhile; one copy can be charged, and nothing is lost."""
+"""Tests of moving a dataset (ledger/stores/copying.py): unchanged entries, and at most one copy that can be charged, also after a crash."""
 
 from __future__ import annotations
 

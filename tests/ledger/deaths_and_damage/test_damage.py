@@ -1,4 +1,4 @@
-"""Files that are no ledger, or no longer a whole one: exit code 4, a message of their own, and nothing written."""
+"""Tests of files that are no ledger or are damaged: exit code 4, a message for each fault, and nothing written."""
 
 from __future__ import annotations
 

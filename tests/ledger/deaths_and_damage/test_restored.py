@@ -1,4 +1,4 @@
-"""A backup that is put in the place of a later ledger: sound in itself, found by an anchor, on both databases; and what to do then."""
+"""Tests of a restored backup: it is valid in itself, an anchor reveals it, and the lost runs can be charged again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals noted beside the chain: whoever begins at them knows what whoever reads everything knows, and what is amiss with them is seen."""
+"""Tests of checkpoints: a reader who begins at one gets the same state as a reader of all entries, and a wrong one is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an append lets in, every reader reads: candidates of every kind, right, changed and hostile, on both databases."""
+"""Tests of the grammar of entries: what a file or database accepts, every reader can read; candidates are valid, changed and hostile."""
 
 from __future__ import annotations
 

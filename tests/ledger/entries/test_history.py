@@ -1,4 +1,4 @@
-"""What was spent before there was a ledger: charged as a whole, once, as what it is; every mistake is told with its line."""
+"""Tests of `dpcli budget import`: a history is charged as a whole and once, and a message names each mistake with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets of one ledger do not disturb each other, and a file of one is charged to no other."""
+"""Tests of several datasets in one ledger: they do not disturb each other, and a run is charged to its own dataset only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers that earlier versions wrote: what is in them, and databases that are restored from a dump."""
+"""Ledgers that earlier versions of dpcli wrote: their files and contents, and databases that are restored from a dump."""
 
 from __future__ import annotations
 

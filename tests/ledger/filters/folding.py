@@ -1,4 +1,4 @@
-"""Two ways to know a ledger: from its totals, and from all its entries."""
+"""Two readers of a ledger for tests: one begins at the checkpoint, and the other reads all entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small ledger to break: one dataset, cheap runs, and what may be asked of it without computing a cost again."""
+"""A small ledger for tests: one dataset and cheap runs, whose costs are computed only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify prices every entry under the ledger's terms: whatever else an entry says that it is stated for is found, with what it costs."""
+"""Tests that `verify` computes each cost under the ledger's terms, and reports charges that state other terms or too low a cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests alone: in a temporary folder, on a Unix socket, gone at the end whatever happens."""
+"""A PostgreSQL server for the tests, in a temporary folder and on a Unix socket. It is removed at the end in every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: what goes wrong between here and there, and what is said about it."""
+"""Tests of the ledger in PostgreSQL: errors of the connection, the server and the database, and their messages."""
 
 from __future__ import annotations
 

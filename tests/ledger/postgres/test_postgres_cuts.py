@@ -1,4 +1,4 @@
-"""A connection that is lost at any moment: what the client says of the charge is true, and asking again charges once."""
+"""Tests of a connection that is lost at any moment: the message about the charge is true, and a repeated request charges once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a database: each login has its own, which nobody else can take, and those of an earlier version go on."""
+"""Tests of keys in a database: each login has its own, no other login can take them, and keys of earlier versions go on."""
 
 from __future__ import annotations
 

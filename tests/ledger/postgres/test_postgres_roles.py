@@ -1,4 +1,4 @@
-"""Who may do what to a ledger in PostgreSQL, tried with real logins and by hand."""
+"""Tests of the rights of roles in PostgreSQL, with real logins, through dpcli and by SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definitions that guard a ledger in PostgreSQL, and the spelling of entries that they insist on."""
+"""Tests of the definitions that guard a ledger in PostgreSQL, and of the spelling of entries that they require."""
 
 from __future__ import annotations
 
