@@ -123,8 +123,7 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
 def read_federated(data: bytes, path: str) -> Federated:
     """Return the [federated] table of a file. The other tables of the file must be valid too.
 
-    Raises:
-        InvalidFile: If the file has problems, each reported at its place, or has no [federated].
+    Raises InvalidFile if the file has problems, each reported at its place, or has no [federated].
     """
     table = section(data, path, "federated")
     if not isinstance(table, Federated):

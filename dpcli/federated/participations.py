@@ -78,8 +78,7 @@ class ParticipationCounter:
     def take(self, number: int, clients: Iterable[int]) -> None:
         """Count the clients of one round.
 
-        Raises:
-            InputError: If a client takes part too often, or too few rounds after another participation. No client is then counted.
+        Raises InputError if a client takes part too often, or too few rounds after another participation. No client is then counted.
         """
         chosen = tuple(clients)
         with self._lock:

@@ -133,8 +133,7 @@ def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
 def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
     """Return the entry in a row without a check of its hash.
 
-    Raises:
-        LedgerError: The row is not an entry of a known format. The message begins with `place`.
+    Raises LedgerError if the row is not an entry of a known format. The message begins with `place`.
     """
     try:
         content = json.loads(row.body)

@@ -180,8 +180,7 @@ class Ledger:
 
         The yielded state is the same object each time, and changes with the next entry. Its ended runs have no costs and no pipelines.
 
-        Raises:
-            LedgerError: The chain is broken, or an entry contradicts the state before it.
+        Raises LedgerError if the chain is broken, or an entry contradicts the state before it.
         """
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
@@ -194,8 +193,7 @@ class Ledger:
     def reread(self, end: Head) -> Iterator[LedgerEntry]:
         """Yield the entries up to `end`, the head that `replay` reached. Equal hashes say that they are those that it checked.
 
-        Raises:
-            LedgerError: The entries no longer lead to `end`.
+        Raises LedgerError if the entries no longer lead to `end`.
         """
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
@@ -343,8 +341,7 @@ class Ledger:
 
         A reason is required if another person reserved the run.
 
-        Raises:
-            LedgerError: There is no such run, or it was started, has ended or was voided. Draw no noise then.
+        Raises LedgerError if there is no such run, or it was started, has ended or was voided. Draw no noise then.
         """
         return self._append(RunStep("start", key, self.who, visible_text(why)), key)
 
@@ -389,9 +386,8 @@ class Ledger:
 
         `Amend` (governance/amendments.py) describes the other arguments. A reason is required.
 
-        Raises:
-            InputError: The cap is not a number > 0, a statement is missing, or the ledger is in declared mode. The approver is the person
-                who asks, or is named in a two-person ledger.
+        Raises InputError if the cap is not a number > 0, a statement is missing, or the ledger is in declared mode. The approver is the
+        person who asks, or is named in a two-person ledger.
         """
         request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
         return self._append(Proposable(request, expires), "")
@@ -520,8 +516,7 @@ class Ledger:
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the stated blocks in order; an empty tuple if the dataset has no blocks.
 
-        Raises:
-            InputError: A name is wrong, no block is stated, or blocks are stated for a dataset that has none.
+        Raises InputError if a name is wrong, no block is stated, or blocks are stated for a dataset that has none.
         """
         family = (self._state.terms or self.state().open_terms()).family
         if family is None:
@@ -540,8 +535,7 @@ class Ledger:
 
         A trailing window ends with the day before today, by the ledger's clock in UTC (dpcli.ledger.planning.schedule.Trailing).
 
-        Raises:
-            InputError: The window is trailing, but the blocks of the dataset are not days or weeks.
+        Raises InputError if the window is trailing, but the blocks of the dataset are not days or weeks.
         """
         if not given:
             return ()
@@ -585,16 +579,14 @@ class Ledger:
     def upgrade(self) -> Receipt:
         """Record that this version of dpcli has renewed the definitions that guard the entries.
 
-        Raises:
-            LedgerError: The definitions differ from those that the chain states, and their version is not a later one.
+        Raises LedgerError if the definitions differ from those that the chain states, and their version is not a later one.
         """
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", even_moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
         """Close the dataset because it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a two-person ledger, propose this.
 
-        Raises:
-            LedgerError: The dataset has moved elsewhere.
+        Raises LedgerError if the dataset has moved elsewhere.
         """
         return self._append(Proposable(Leave(to, visible_text(why)), expires), "", even_moved=True)
 
@@ -747,8 +739,7 @@ class Ledger:
 
         The entry is applied as a later reader applies it. So no entry is written that a reader refuses.
 
-        Raises:
-            InputError: The content breaks the grammar of entries, or is too long.
+        Raises InputError if the content breaks the grammar of entries, or is too long.
         """
         entry = seal(self._with_signature(content, now), self.dataset, state.head)
         wrong = wrong_size(entry.row.body) or wrong_entry(entry.content)

@@ -126,8 +126,7 @@ class Filter(Protocol):
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         """Return the cost of one run of `pipeline`, rounded up. If the currency needs a delta, the run is described at `delta`.
 
-        Raises:
-            NotRepresentable, CannotCertify: The run has no finite cost in the currency.
+        Raises NotRepresentable or CannotCertify if the run has no finite cost in the currency.
         """
         ...
 

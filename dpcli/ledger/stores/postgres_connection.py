@@ -135,8 +135,7 @@ def driver() -> Any:
 def settings_of(url: str) -> dict[str, Any]:
     """Return the parameters of a URL.
 
-    Raises:
-        InputError: The URL cannot be parsed. The message does not quote it, because it may contain a password.
+    Raises InputError if the URL cannot be parsed. The message does not quote it, because it may contain a password.
     """
     expected = "expected postgresql://user@host:port/database (put a password in PGPASSWORD or ~/.pgpass)"
     try:
