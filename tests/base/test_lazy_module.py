@@ -28,7 +28,6 @@ def __getattr__(name):
 
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """A module of some name, which takes its time."""
     name = f"slow_{abs(hash(request.node.name))}"
     (tmp_path / f"{name}.py").write_text(SLOW.format(name=name))
     monkeypatch.syspath_prepend(tmp_path)

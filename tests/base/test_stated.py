@@ -30,7 +30,6 @@ def decimal(random: Random, places: int = 3, most: int = 400) -> Fraction:
 
 
 def written(exact: Fraction) -> float:
-    """The number as it stands in a file."""
     assert Fraction(repr(float(exact))) == exact, f"{exact} is no short decimal"
     return float(exact)
 

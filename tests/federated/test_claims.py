@@ -42,7 +42,6 @@ OTHER = '[[mechanism]]\nname = "other"\ntype = "gaussian"\nnoise_multiplier = 2.
 
 
 def told(old: str, new: str) -> list[str]:
-    """What is said of the change."""
     before = parse(old.encode(), "fed.toml")
     priced = priced_changes(old.encode(), new.encode(), account(before, delta=1e-6))
     return [one.message for one in claim_warnings(priced, before)]

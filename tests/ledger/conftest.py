@@ -164,7 +164,6 @@ ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place without a ledger."""
     if request.param == "sqlite":
         return File(str(tmp_path / "ledger.db"))
     found: Place = request.getfixturevalue("database")

@@ -51,8 +51,6 @@ Step = tuple[str, str, str, str, list[int], str]
 
 @dataclass
 class Known:
-    """A run as the model sees it."""
-
     kind: str
     who: str
     cost: Fraction

@@ -80,7 +80,6 @@ def number(receipt: Receipt) -> int:
 
 
 def asked(ledger: Ledger, kind: str, **more: Any) -> int:
-    """A proposal of each kind."""
     if kind == "amend":
         return number(ledger.amend(2.0, "a second analysis", **more))
     if kind == "quota":
@@ -95,7 +94,6 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
 
 
 def done(ledger: Ledger, kind: str) -> bool:
-    """Whether what `asked` proposes is so."""
     state = ledger.state()
     if kind == "quota":
         return "quota of person bob" in state.quotas
@@ -130,7 +128,6 @@ def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
 
 @pytest.mark.long
 def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
-    """Whatever is proposed."""
     with by(two, "ada") as ada:
         proposed = {kind: asked(ada, kind) for kind in TWO_PERSONS}
         for name in ALIKE:
@@ -505,7 +502,6 @@ ACTS = st.lists(
 
 
 def act(ledger: Ledger, what: str, at: int) -> str:
-    """One request, whatever comes of it."""
     key, seqs = f"run {at % 2}", sorted(each.seq for each in ledger.state().proposals.values()) or [1]
     try:
         match what:

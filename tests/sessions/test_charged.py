@@ -77,7 +77,6 @@ def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) ->
 
 
 def test_what_was_charged_before_it_failed_is_known_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the ledger raises after that."""
     ledger, start = books(tmp_path), Ledger.start
 
     def broken(self: Ledger, *arguments: Any, **keys: Any) -> Any:

@@ -150,8 +150,6 @@ EACH = pytest.mark.parametrize(("name", "ending"), cases())
 
 @dataclass
 class Folder:
-    """A command's file beside its data, and its ledger."""
-
     reading: Reading
     place: Path
     ending: str
@@ -166,7 +164,6 @@ class Folder:
             return over_window(module.plan_of(str(self.place / "file.toml")), books, window)
 
     def rows(self, seed: int, count: int = 60) -> tuple[list[Row], list[Row]]:
-        """Of the window, and all of them."""
         draw = random.Random(seed)
         inside = [{"day": f"2026-01-0{draw.randrange(1, 8)}", **self.reading.inside(k)} for k in range(count)]
         every = list(inside)

@@ -75,7 +75,6 @@ def owner(by: str, row: Row) -> tuple[Any, ...]:
 
 
 def alike(values: Sequence[Any]) -> list[int]:
-    """Which of them are the same, whatever they are called."""
     first: dict[Any, int] = {}
     return [first.setdefault(value, len(first)) for value in values]
 

@@ -98,7 +98,6 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
 
 @pytest.mark.long
 def test_the_commands(place: Place, tmp_path: Path) -> None:
-    """From the opening to the last window, as a user has it."""
     file = tmp_path / "run.toml"
     file.write_text(run_file(0.25))
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")

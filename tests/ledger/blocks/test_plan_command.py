@@ -134,7 +134,6 @@ def test_no_file_of_the_plan_is_written_over(tmp_path: Path) -> None:
 
 
 def test_a_declared_set(tmp_path: Path) -> None:
-    """Of runs that were declared, as many fit as were declared."""
     url, path = str(tmp_path / "l.db"), schedule(tmp_path, "", 3, 0.1)
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--mode", "declared")
     declared = f"{tmp_path}/runs/weekly.toml:2"

@@ -37,8 +37,6 @@ class Deadly:
 
 
 class DeadlyTail:
-    """The end of a chain; dies after a row was added."""
-
     def __init__(self, inner: Tail, store: Deadly) -> None:
         self.inner, self.store = inner, store
 

@@ -48,7 +48,6 @@ def anchored(place: Place, path: Path) -> str:
 
 @pytest.fixture
 def lived(place: Place) -> Place:
-    """A ledger with some entries."""
     with init(place.url, DATASET, terms()) as ledger:
         charge(ledger, "first", "0.1")
         charge(ledger, "long", "0.1", kind="reserve", expires="2999-01-01T00:00:00Z")

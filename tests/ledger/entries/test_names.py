@@ -75,6 +75,5 @@ def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
 
 
 def named(dataset: str) -> Pipeline:
-    """A file that no reader may have seen."""
     found = pipeline(QUERY, HEAD)
     return replace(found, privacy=replace(found.privacy, dataset=dataset))

@@ -32,7 +32,6 @@ def ledger(path: str) -> Ledger:
 
 
 def spent(path: str) -> Decimal:
-    """As somebody else reads it."""
     return open_ledger(path, DATASET).state().spent["epsilon"]
 
 

@@ -1,4 +1,4 @@
-"""Two readers of a ledger for tests: one begins at the checkpoint, and the other reads all entries."""
+"""The state of a ledger from all of its entries, as the truth for tests, and comparisons of another state with it."""
 
 from __future__ import annotations
 

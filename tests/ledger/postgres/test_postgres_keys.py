@@ -37,7 +37,6 @@ def opened(database: Database) -> Database:
 
 
 def ask(database: Database, who: str, *words: str, folder: Path) -> tuple[int, str]:
-    """A command as a login gives it."""
     (folder / "run.toml").write_text(run_file(0.01))
     url = database.cluster.url(database.name, who)
     done = dpcli("budget", words[0], url, *words[1:], folder=folder)

@@ -41,7 +41,6 @@ def with_people(database: Database) -> Database:
 
 @pytest.fixture
 def opened(database: Database) -> Database:
-    """One that a test may write to."""
     return with_people(database)
 
 
