@@ -2,7 +2,7 @@
 
 A feature has a name and a target "package.module:object", such as "gaussian" and "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec". Each
 folder states its features in its plugin.py, and dpcli/base/registry.py merges them into one table for each kind. The target is loaded only
-when it is needed. So a command imports only what it uses, and a new mechanism, format or command needs no change outside of its folder.
+when it is needed, so that a command imports only what it uses.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
         "fitting": plan.fitting,
         "fitting_in_order_of_days": plan.fitting if plan.first_come is None else plan.first_come.fitting,
         "fitting_before_refused": plan.in_order,
-        "first_refused": _refused_data(plan, plan.refused),
+        "first_refused": plan.refused and _run_data(plan, plan.refused),
         "share_before": share_of(start, start.spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
@@ -211,14 +211,10 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     data["instead"] = [asdict(change) for change in changes]
     data["beyond"] = None
     if outlook is not None:
-        data["beyond"] = {"fitting": outlook.walked, "first_refused": _refused_data(plan, outlook.refused)}
+        data["beyond"] = {"fitting": outlook.walked, "first_refused": outlook.refused and _run_data(plan, outlook.refused)}
     data["head"] = {"seq": plan.before.head.seq, "hash": plan.before.head.hash}
     data["exit_code"] = 0 if plan.refused is None else 1
     return data
-
-
-def _refused_data(plan: BudgetPlan, run: PlannedRun | None) -> dict[str, Any] | None:
-    return None if run is None else _run_data(plan, run)
 
 
 def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:

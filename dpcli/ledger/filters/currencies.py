@@ -1,6 +1,6 @@
 """The privacy filters, one for each currency: (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence, and mu^2 of GDP.
 
-A ledger has one of these filters, which its terms name. `Filter` (filter.py) describes the attributes and methods.
+A ledger in adaptive mode has one of these filters, which its terms name. `Filter` (filter.py) describes the attributes and methods.
 Factors such as 1 + 1e-14 make up for the rounding of the floating-point operations, so that each cost and each epsilon is an upper bound.
 """
 

@@ -49,21 +49,17 @@ def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tup
     busiest = max(pipeline.mechanisms, key=_by_runs)
     queries = _query_entries(pipeline)
     if busiest in queries:
-        return _without_empty(_noise_change_of_all(pipeline, queries, fits))
-    single = _without_empty(_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits))
+        return tuple(filter(None, [_noise_change_of_all(pipeline, queries, fits)]))
+    single = tuple(filter(None, [_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits)]))
     noisy = tuple(entry for entry in pipeline.mechanisms if parameter_key(entry, "noise") is not None)
     if single or len(noisy) < 2:
         return single
-    return _without_empty(_noise_change_of_all(pipeline, noisy, fits))
+    return tuple(filter(None, [_noise_change_of_all(pipeline, noisy, fits)]))
 
 
 def _by_runs(entry: Entry) -> tuple[float, str]:
     """Return a sorting key by the number of runs. An entry that states epochs counts as the one that runs most often."""
     return (entry.steps if entry.epochs is None else math.inf, entry.name)
-
-
-def _without_empty(*proposals: str) -> tuple[str, ...]:
-    return tuple(proposal for proposal in proposals if proposal)
 
 
 def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:

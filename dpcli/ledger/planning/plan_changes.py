@@ -100,7 +100,8 @@ def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
 def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[PlanChange]:
     """Yield proposals for more noise or fewer steps in the file of this table. Other tables of the schedule may use this file too."""
     run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.retired_block(_denied_window(plan)) is not None:
+    denied_window = () if plan.refused is None else plan.refused.window
+    if plan.before.open_terms().mode == "declared" or plan.before.retired_block(denied_window) is not None:
         return
 
     def fits(pipeline: Pipeline) -> bool:
@@ -117,10 +118,6 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Plan
 
     for text in fitting_changes(run.pipeline, fits):
         yield PlanChange(f"{text} of {run.scheduled.file}", len(plan.runs))
-
-
-def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
-    return () if plan.refused is None else plan.refused.window
 
 
 class FittingNumber(NamedTuple):

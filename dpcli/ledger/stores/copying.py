@@ -92,7 +92,9 @@ class DatasetMove:
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
-            self._prepare(target, tail, state)
+            # A random word makes the hash of the copy's first own entry, which is the name of the copy, unique.
+            request = PrepareCopy(secrets.token_hex(16))
+            tail.take(Ledger(target, dataset).first_own_entry(state, request).row)
 
     def name(self, copy: str) -> None:
         """Record the name of the copy at the origin (step 5). Raises LedgerError if another copy was named meanwhile."""
@@ -221,12 +223,6 @@ class DatasetMove:
             head = Head(row.seq, row.hash)
         if head != end:
             raise LedgerError(f'{target.place}: dataset "{dataset}": the entries that were written cannot be read back')
-
-    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
-        """Append the copy's first own entry. It contains a random word, so that its hash is a unique name of the copy."""
-        copy = Ledger(target, self.ledger.dataset)
-        entry = copy.first_own_entry(state, PrepareCopy(secrets.token_hex(16)))
-        tail.take(entry.row)
 
 
 @dataclass(frozen=True, slots=True)
