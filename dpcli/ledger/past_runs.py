@@ -17,7 +17,7 @@ from dataclasses import replace
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_entry
-from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay, payer
+from dpcli.ledger.state import STATUS_AFTER, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
 PAGE, LAST_PAGE = 1000, 64  # numbers of rows that are read at once, forwards from the first entry and backwards from the last one
@@ -109,7 +109,7 @@ class EarlierRuns(Mapping[str, Run]):
         charges = [entry for entry in entries if "cost" in entry.content]
         if len(charges) != 1 or len(ends) != 1:
             raise self._contradiction(key)
-        return run_of(charges[0], NEXT[ends[0]], counts_in(entries))
+        return run_of(charges[0], STATUS_AFTER[ends[0]], counts_in(entries))
 
     def _contradiction(self, key: str) -> LedgerError:
         return LedgerError(
@@ -186,8 +186,8 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
         first = max(head.seq - LAST_PAGE, 0)
         entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
-            if entry.kind in NEXT:
-                status.setdefault(entry.key, NEXT[entry.kind])
+            if entry.kind in STATUS_AFTER:
+                status.setdefault(entry.key, STATUS_AFTER[entry.kind])
             if "cost" in entry.content:
                 runs.append(run_of(entry, status[entry.key], {}))
         head = Head(first, str(entries[0].content["previous"]))

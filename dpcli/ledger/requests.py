@@ -28,7 +28,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST_NAME
-from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
+from dpcli.ledger.state import DRAWN, STATUS_AFTER, LedgerState, Run
 
 # The end of messages about a run that must not be made again under its key.
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
@@ -127,7 +127,7 @@ class Charge:
             self._refuse_other(state.runs[self.key])
             return None
         corrected = state.run(self.corrects) if self.corrects else None
-        if corrected is not None and corrected.status not in COUNTED:
+        if corrected is not None and corrected.status not in DRAWN:
             raise LedgerError(f'key "{self.corrects}": expected a run that was started, found one that is {corrected.status}')
         closed = state.retired_block(self.window)
         if closed is not None and corrected is None:  # a correction is no further run
@@ -211,7 +211,7 @@ class RunStep:
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found one that was started: {OWN_KEY}'
             )
-        if run.status == NEXT[self.kind]:
+        if run.status == STATUS_AFTER[self.kind]:
             return None
         if self.kind == "commit" and run.status == "reserved" and not has_words(self.why):
             raise InputError(
@@ -258,7 +258,7 @@ class CountAnswers:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
-        if run.status not in COUNTED:
+        if run.status not in DRAWN:
             raise LedgerError(
                 f'key "{self.key}": expected a run that was started, found a run that is {run.status}: nothing is answered'
             )

@@ -36,12 +36,12 @@ UNGUARANTEED = "no epsilon is guaranteed: the cap was raised, and nobody stated 
 OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
 LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
 # The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
-NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
+STATUS_AFTER = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 # The kinds of entries that a two-person ledger accepts only if a second person approved them.
-TWO_PERSONS = ("amend", "void", "quota", "moved", "acknowledge", "rate")
+APPROVED_KINDS = ("amend", "void", "quota", "moved", "acknowledge", "rate")
 KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
-COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted, and whose price may be corrected
-# The statuses that a run may have before each kind of entry.
+DRAWN = ("started", "committed")  # statuses of a run that may have drawn noise: answers may be counted, and its price be corrected
+# The statuses that a run may have before each kind of entry that changes its status.
 STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -347,7 +347,7 @@ class LedgerState:
             charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
             raise self._forged(entry, charged)
         corrects = entry.content.get("corrects")
-        if corrects is not None and (entry.kind != "spend" or self.run(corrects).status not in COUNTED):
+        if corrects is not None and (entry.kind != "spend" or self.run(corrects).status not in DRAWN):
             raise self._forged(entry, "corrects a run that was not started")
         window = self._window(entry)
         retired = self.retired_block(window)
@@ -360,19 +360,19 @@ class LedgerState:
         total = cost_on_blocks(cost, window)
         self._charge_person(entry.content, total, amounts.add)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
-        self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
+        self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, STATUS_AFTER[entry.kind], cost, entry.content)
         if window and not total.keys() <= self.reserved.keys():
             self.reserved = {**dict.fromkeys(total, ZERO), **self.reserved}
         if entry.kind == "reserve":
             self.reserved = amounts.add(self.reserved, total)
-            self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, NEXT[entry.kind])
+            self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, STATUS_AFTER[entry.kind])
 
     def _change_status(self, entry: LedgerEntry) -> None:
         """Apply the start, commit or void of a run. Raises LedgerError if the status of the run does not allow it."""
         run = self.run(entry.key)
         if run.status not in STATUSES_BEFORE[entry.kind]:
             raise self._forged(entry, f"{entry.kind} of a run that is {run.status}")
-        moved = self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
+        moved = self.runs[entry.key] = replace(run, status=STATUS_AFTER[entry.kind])
         if entry.kind == "start":
             self.under_way[entry.key] = replace(self.under_way[entry.key], status=moved.status)
             return
@@ -385,7 +385,7 @@ class LedgerState:
     def _count(self, entry: LedgerEntry) -> None:
         """Record how many answers a session has been granted. Raises LedgerError if the number does not grow."""
         run, answers, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
-        if run.status not in COUNTED or count <= run.counts.get(answers, 0):
+        if run.status not in DRAWN or count <= run.counts.get(answers, 0):
             raise self._forged(entry, f"a count that does not grow, or of a run that is {run.status}")
         self.runs[entry.key] = replace(run, counts={**run.counts, answers: count})
 
@@ -444,7 +444,7 @@ class LedgerState:
         """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:
-            if is_two_person and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
+            if is_two_person and entry.kind in APPROVED_KINDS and not is_arrival(entry.content):
                 refuse_unapproved(self.proposals, entry)
             elif entry.kind == "refuse" and proposal_numbered(self.proposals, entry.content["proposal"]) is None:
                 raise LedgerError("refuses a proposal that is not open")
