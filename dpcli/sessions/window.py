@@ -97,7 +97,7 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
     """
     if plan.bounded is not None:
         key, column = plan.bounded
-        require_bounded(plan.pipeline.privacy.unit, column, family, plan.path, key, "this run")
+        require_bounded(plan.pipeline.privacy.unit, column, family, place=plan.path, key=key, what="this run")
 
 
 def as_at_start(plan: Plan, window: Sequence[str], rows: object) -> Plan:

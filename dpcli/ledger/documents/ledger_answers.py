@@ -101,7 +101,7 @@ def _grant_document(ledger: Ledger, result: Receipt) -> Document:
         "exit_code": 0,
     }
     return Document(
-        _grant_words(result, "" if entry is None else entry.kind),
+        _grant_words(result),
         data,
         "warn" if warning or result.notes else "pass",
         total=share_spent_text(state),
@@ -169,8 +169,8 @@ def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
     )
 
 
-def _grant_words(result: Receipt, kind: str) -> str:
-    """Return the headline for a granted request. `kind` is the kind of the entry, or "" if nothing was written."""
+def _grant_words(result: Receipt) -> str:
+    """Return the headline for a granted request."""
     state, run = result.state, result.run
     left = _left_words(state, run)
     if run is not None:
@@ -179,7 +179,7 @@ def _grant_words(result: Receipt, kind: str) -> str:
         has_blocks = state.open_terms().family is not None
         return "already retired: nothing was written" if has_blocks else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
-    match kind:
+    match result.entry.kind:
         case "retire":
             count = len(state.retired)
             return f"retired, entry {seq}: {count} {'block accepts' if count == 1 else 'blocks accept'} no further run"

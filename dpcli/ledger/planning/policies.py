@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -172,44 +172,59 @@ def _quotient(amount: Decimal, of: Decimal) -> Fraction | float:
     return math.inf if amount else 0.0
 
 
-def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
-    """Return the verdict on each run by the policy "unlock".
+class _Waiting:
+    """The runs that wait, each at one block, for the number of its unlocked shares with which it may fit.
 
-    A run waits at one block, for the number of shares with which it may fit. A request changes nothing at the blocks that it does not read.
+    A request changes nothing at the blocks that it does not read. So only the runs that wait at its own blocks are tried again.
     """
-    state, locks = spendable_copy(before), _Locks(before, shares)
+
+    def __init__(self) -> None:
+        self._queues: dict[str, list[tuple[int, int]]] = {}  # heaps of (number of shares, rank of the run), by block
+
+    def add(self, obstacle: Obstacle, rank: int) -> None:
+        heappush(self._queues.setdefault(obstacle.block, []), (obstacle.shares, rank))
+
+    def pop(self, block: str, opened: int) -> Iterator[int]:
+        """Remove and yield the ranks of the runs at a block that may fit now that `opened` shares are unlocked."""
+        queue = self._queues.get(block, [])
+        while queue and queue[0][0] <= opened:
+            yield heappop(queue)[1]
+
+    def rest(self) -> list[tuple[int, str]]:
+        """Return the rank and the block of each run that still waits, by rank."""
+        return sorted((rank, block) for block, queue in self._queues.items() for _, rank in queue)
+
+
+def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
+    """Return the verdict on each run by the policy "unlock". The rank of a run is its position by dominant share."""
+    state, locks, waiting = spendable_copy(before), _Locks(before, shares), _Waiting()
     dominant = [locks.dominant_share(offer) for offer in requested]
-    order = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
-    ranks = {index: rank for rank, index in enumerate(order)}
-    waiting: dict[str, list[tuple[int, int]]] = {}  # by block: a number of shares and the rank of a run, as heaps
+    by_rank = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
+    ranks = {index: rank for rank, index in enumerate(by_rank)}
     verdicts = {}
     for arrival, offer in enumerate(requested):
-        blocks = _blocks(offer)
-        locks.open(blocks)
+        locks.open(_blocks(offer))
         candidates = [ranks[arrival]]
-        for block in blocks:
-            queue = waiting.get(block, [])
-            while queue and queue[0][0] <= locks.opened[block]:
-                candidates.append(heappop(queue)[1])
+        for block in _blocks(offer):
+            candidates += waiting.pop(block, locks.opened[block])
         for rank in sorted(candidates):
-            index = order[rank]
+            index = by_rank[rank]
             obstacle = locks.obstacle(requested[index])
             if obstacle is not None:
-                heappush(waiting.setdefault(obstacle.block, []), (obstacle.shares, rank))
+                waiting.add(obstacle, rank)
                 continue
             why = charge_or_reason(state, requested[index].charge, named=True)
             verdicts[index] = Verdict(offer.day, why)
             if not why:
                 locks.take(requested[index])
-    left = sorted((rank, block) for block, queue in waiting.items() for _, rank in queue)
-    for number, (rank, block) in enumerate(left):
-        index = order[rank]
+    for number, (rank, block) in enumerate(waiting.rest()):
+        index = by_rank[rank]
         offer = requested[index]
-        why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
-        if state.retired_block(offer.charge.window) or not state.on_blocks(offer.charge.window).fits(
-            read(offer.charge.cost.amounts)
-        ):
+        full = state.on_blocks(offer.charge.window)
+        if state.retired_block(offer.charge.window) or not full.fits(read(offer.charge.cost.amounts)):
             why = denial_reason(state, offer.charge, number < MOST_NAMED)
+        else:
+            why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
         verdicts[index] = Verdict(offer.day, why)
     return verdicts
 

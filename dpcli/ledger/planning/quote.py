@@ -60,13 +60,14 @@ class Quote:
         message: The quote in words.
         share: The cost of the runs of this file as a share of the cap. It may be above 1.
         left: The share of the cap that is left before any of the runs.
+        delta: The delta of the ledger, which the cap is for.
     """
 
     fits: bool
     message: str
     share: float
     left: float
-    delta: float | None = None
+    delta: float
 
 
 def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
