@@ -310,7 +310,7 @@ class LedgerState:
 
         An empty window means all charged blocks.
         """
-        return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
+        return quota.used(self.people or {}, self.caps, window, by_block=self.open_terms().blocks is not None)
 
     def run(self, key: str) -> Run:
         """Return the run with a key. Raises LedgerError if there is none."""

@@ -264,18 +264,18 @@ def with_quote(document: Document, ledger: str | None, dataset: str | None, pipe
         with open_ledger(ledger, dataset) as book:
             known = book.state().runs.get(run)
         if known is not None and known.status != "void":
-            return _with_answer(document, True, f"charged before under the key {run[:12]}: nothing more would be charged")
+            return _with_answer(document, f"charged before under the key {run[:12]}: nothing more would be charged", code=0)
     try:
         answer = quote(ledger, dataset, pipeline)
-        return _with_answer(document, answer.fits, answer.message)
+        return _with_answer(document, answer.message, code=0 if answer.fits else 1)
     except (CannotCertify, NotRepresentable) as refusal:
-        return _with_answer(document, False, str(refusal), refusal.exit_code)
+        return _with_answer(document, str(refusal), refusal.exit_code)
 
 
-def _with_answer(document: Document, fits: bool, message: str, code: int = 1) -> Document:
-    """Return the document of a dry run with the answer of the ledger. `code` is the exit code if the run does not fit."""
+def _with_answer(document: Document, message: str, code: int) -> Document:
+    """Return the document of a dry run with the answer of the ledger. `code` is the exit code of the answer, which is 0 if the run fits."""
+    fits, exit_code = code == 0, document.exit_code or code
     line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
-    exit_code = document.exit_code if fits or document.exit_code else code
     extended = replace(
         document,
         data={**document.data, "ledger": {"fits": fits, "message": message}, "exit_code": exit_code},

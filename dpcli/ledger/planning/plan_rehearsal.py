@@ -270,7 +270,7 @@ def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence
     """Yield each run in order. A run that fits is charged to `state`."""
     denied = 0
     for offer in offers(state, days, priced):
-        why = charge_or_reason(state, offer.charge, denied < MOST_NAMED)
+        why = charge_or_reason(state, offer.charge, names_blocks=denied < MOST_NAMED)
         if why:
             denied += 1
         yield offer.planned(state, why, offer.day)
@@ -286,21 +286,21 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # which raises the error
 
 
-def charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
-    """Charge a run and return "", or return why it is denied. If `named` is true, the reason names the full blocks."""
+def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
+    """Charge a run and return "", or return why it is denied. If `names_blocks` is true, the reason names the full blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return denial_reason(state, charge, named)
+        return denial_reason(state, charge, names_blocks=names_blocks)
     assert content is not None  # no earlier run has this key
     state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
-def denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
+def denial_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
     """Return why a charge does not fit, as `charge_or_reason` does."""
     closed = state.retired_block(charge.window)
     if closed is not None:
         return retired_words(closed)
     missing = shortfall(state.on_blocks(charge.window), charge.cost)
-    return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing
+    return missing + full_blocks_words(state, charge.cost, charge.window) if names_blocks else missing

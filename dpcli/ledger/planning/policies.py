@@ -95,7 +95,7 @@ def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdic
     ]
     state, verdicts, denied = spendable_copy(before), {}, 0
     for index in sorted(range(len(requested)), key=lambda index: (loads[index], index)):
-        why = charge_or_reason(state, requested[index].charge, denied < MOST_NAMED)
+        why = charge_or_reason(state, requested[index].charge, names_blocks=denied < MOST_NAMED)
         denied += why != ""
         verdicts[index] = Verdict(requested[index].day, why)
     return verdicts
@@ -213,7 +213,7 @@ def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> d
             if obstacle is not None:
                 waiting.add(obstacle, rank)
                 continue
-            why = charge_or_reason(state, requested[index].charge, named=True)
+            why = charge_or_reason(state, requested[index].charge, names_blocks=True)
             verdicts[index] = Verdict(offer.day, why)
             if not why:
                 locks.take(requested[index])
@@ -222,7 +222,7 @@ def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> d
         offer = requested[index]
         full = state.on_blocks(offer.charge.window)
         if state.retired_block(offer.charge.window) or not full.fits(read(offer.charge.cost.amounts)):
-            why = denial_reason(state, offer.charge, number < MOST_NAMED)
+            why = denial_reason(state, offer.charge, names_blocks=number < MOST_NAMED)
         else:
             why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
         verdicts[index] = Verdict(offer.day, why)
@@ -234,5 +234,5 @@ def _made(state: LedgerState, requested: Sequence[Offer], verdicts: dict[int, Ve
     runs = {}
     for index in sorted(verdicts, key=lambda index: (verdicts[index].day, index)):
         offer, (day, why) = requested[index], verdicts[index]
-        runs[index] = offer.planned(state, why or charge_or_reason(state, offer.charge, named=False), day)
+        runs[index] = offer.planned(state, why or charge_or_reason(state, offer.charge, names_blocks=False), day)
     return tuple(runs[index] for index in range(len(requested)))
