@@ -1,7 +1,8 @@
 """Calls of git: repositories under review, and the commits and files that they contain.
 
-Git runs in the repository around a folder, even if the variables of a hook name another one. Without a repository there, they count.
-Functions whose messages begin with "--base-ref:" are for that option of the gate.
+The gate (`dpcli gate --base-ref REVISION`) compares the files of a change with the *base*, their versions at a revision that was reviewed.
+Functions whose messages begin with "--base-ref:" are for that option. The author of the change must not steer git: so git runs in the
+repository around a folder, even if the variables of a hook name another one. They count only if there is no repository around the folder.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def shallow_hint(folder: str) -> str:
 
 
 def error_line(process: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the first line of git's error message."""
+    """Return the first line of git's error message, without "fatal: ", for the end of a message of dpcli."""
     return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
 
 
@@ -107,7 +108,7 @@ def present_files(top: str) -> frozenset[str]:
 
 
 class TreeEntry(NamedTuple):
-    """An entry of a commit."""
+    """A file, link or submodule of a commit, with its mode and the name of its object as git prints them."""
 
     mode: bytes
     blob: bytes
@@ -138,7 +139,7 @@ def tree_entries(top: str, tree: str) -> Iterator[TreeEntry]:
 def cached_answers() -> Iterator[None]:
     """Within this context, ask git only once for the root around each folder and for the commit of each revision.
 
-    So many files are judged quickly, and all of them against one state of the repository.
+    So many files are judged quickly, and against one commit even if somebody moves a branch meanwhile.
     """
     token = _cache.set({})
     try:

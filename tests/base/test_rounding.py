@@ -1,4 +1,4 @@
-"""Printed numbers err on the private side."""
+"""Tests of base/rounding.py: a printed upper bound is never below its number, and a printed lower bound never above it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decimals add up: what meets its cap exactly passes in every command, and one unit of the last decimal less does not."""
+"""Tests of exact decimals in every command: a sum that equals its cap passes, and under a slightly smaller cap it fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def decimal(random: Random, places: int = 3, most: int = 400) -> Fraction:
 
 
 def written(exact: Fraction) -> float:
-    """The number as it stands in a file."""
     assert Fraction(repr(float(exact))) == exact, f"{exact} is no short decimal"
     return float(exact)
 

@@ -1,4 +1,4 @@
-"""Dataclasses that wait with their methods are those of the standard library in all that can be seen of them."""
+"""Tests that dataclasses of base/values.py behave like those of the standard library, although their methods are compiled later."""
 
 from __future__ import annotations
 
@@ -93,7 +93,6 @@ CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
 
 
 def told(call: Callable[[], Any]) -> Any:
-    """What comes of it; an error by its kind and words."""
     try:
         return call()
     except Exception as error:
@@ -101,7 +100,6 @@ def told(call: Callable[[], Any]) -> Any:
 
 
 def seen(made: list[type]) -> list[Any]:
-    """All that can be asked of classes and their values."""
     found: list[Any] = []
     for cls in made:
         found.append([(f.name, f.init, f.compare) for f in dataclasses.fields(cls)])

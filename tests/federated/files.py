@@ -1,4 +1,4 @@
-"""Files with [federated], made of what is to be tried."""
+"""Texts of pipeline files with [federated], for tests."""
 
 from __future__ import annotations
 

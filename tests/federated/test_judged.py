@@ -1,4 +1,4 @@
-"""A file with [federated] charges at least what it says is done, or is refused in words."""
+"""Tests of federated/round_checks.py: a file with [federated] charges at least what it describes, or is refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers to examine: the same questions for a file and for a database."""
+"""Fixtures: ledgers in a file and in a PostgreSQL database (`Place`), so that a test runs on both."""
 
 from __future__ import annotations
 
@@ -164,7 +164,6 @@ ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place without a ledger."""
     if request.param == "sqlite":
         return File(str(tmp_path / "ledger.db"))
     found: Place = request.getfixturevalue("database")

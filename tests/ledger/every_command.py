@@ -1,4 +1,4 @@
-"""Every command that takes a ledger, and how each is called about one."""
+"""A list of all commands that take a ledger, with the arguments by which a test calls each of them."""
 
 from __future__ import annotations
 

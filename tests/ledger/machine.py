@@ -1,4 +1,4 @@
-"""One machine for every test that plays a ledger: random requests, and a dictionary that knows what each of them must be answered."""
+"""A state machine that sends random requests to a ledger and compares each answer with that of a plain dictionary."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ Step = tuple[str, str, str, str, list[int], str]
 
 @dataclass
 class Known:
-    """A run as the model sees it."""
-
     kind: str
     who: str
     cost: Fraction

@@ -15,12 +15,10 @@ max_contributions = 1
 
 
 def pipeline(mechanisms: str, head: str = HEAD) -> Pipeline:
-    """A pipeline from its mechanism tables."""
     return parse((head + mechanisms).encode(), "test.toml")
 
 
 def pure(epsilon: float, name: str = "query") -> Pipeline:
-    """One pure mechanism."""
     return pipeline(f'[[mechanism]]\nname = "{name}"\ntype = "pure-dp"\nepsilon = {epsilon!r}\n')
 
 

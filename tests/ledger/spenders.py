@@ -1,4 +1,4 @@
-"""Processes that spend from one ledger until it says no, while somebody kills them."""
+"""Processes that spend from one ledger until it denies a run, while the test kills some of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class Diary:
 
 
 def lines(path: Path) -> list[str]:
-    """What was written whole."""
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -51,7 +50,6 @@ Windows = Callable[[str], Sequence[str]]  # the blocks that the run of a key rea
 
 
 def nowhere(key: str) -> Sequence[str]:
-    """No blocks, as of a dataset that has none."""
     return ()
 
 
@@ -88,8 +86,6 @@ def started(task: Callable[[], None]) -> int:
 
 @dataclass(slots=True)
 class Struggle:
-    """What came of it."""
-
     seconds: float = 0.0
     kills: int = 0
     failed: int = 0

@@ -1,4 +1,4 @@
-"""`dpcli budget acknowledge`: a finding of `verify` that an administrator answers, in a file and in a database."""
+"""Tests of `dpcli budget acknowledge`, by which an administrator answers a finding of `verify`, in a file and in a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways in which somebody got more out of a ledger than it should give, or made it say something untrue."""
+"""Tests of attacks: ways in which somebody once got more out of a ledger than it should give, or made it state something untrue."""
 
 from __future__ import annotations
 

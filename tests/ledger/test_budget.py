@@ -1,4 +1,4 @@
-"""`dpcli.budget`: whatever a program does with a run, its noise is paid for."""
+"""Tests of `dpcli.budget`, the Python interface: in whatever order a program calls it, noise is charged before it may be drawn."""
 
 from __future__ import annotations
 

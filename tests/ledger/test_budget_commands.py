@@ -1,4 +1,4 @@
-"""dpcli budget, as a user types it."""
+"""Tests of the commands `dpcli budget` as a user types them: output, exit codes and formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No command waits for ever: each that opens a ledger, against whatever keeps a database or a file from answering."""
+"""Tests that no command waits forever if a database or file does not answer: every command that opens a ledger, every obstacle."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ HURDLES = (locked_rows, starts_up, silent, full, nobody, locked_file, pipe)
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same limits, shorter."""
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: ANSWER))
     monkeypatch.setattr(postgres.PostgresStore.__init__, "__defaults__", (LOCK, False, ANSWER))
     monkeypatch.setattr(postgres.create, "__defaults__", (LOCK, ANSWER))

@@ -1,4 +1,4 @@
-"""`dpcli budget correct`: what is missing from a price is charged, and `verify` counts both charges, in a file and in a database."""
+"""Tests of `dpcli budget correct`: it charges what a price lacks, and `verify` counts both charges, in a file and in a database."""
 
 from __future__ import annotations
 

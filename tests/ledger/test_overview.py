@@ -1,4 +1,4 @@
-"""All datasets at a glance: what each row says, whatever is wrong with another; and that a long history costs no more."""
+"""Tests of `dpcli budget overview`: each row is right even if another dataset is damaged, and a long history costs no more time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is charged once, whatever interrupts it, and known to its folder before the ledger knows it."""
+"""Tests of sessions/charged.py: a run is charged once however it is interrupted, and its folder names it before the ledger does."""
 
 from __future__ import annotations
 
@@ -77,7 +77,6 @@ def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) ->
 
 
 def test_what_was_charged_before_it_failed_is_known_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the ledger raises after that."""
     ledger, start = books(tmp_path), Ledger.start
 
     def broken(self: Ledger, *arguments: Any, **keys: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, in folders of one process at a time."""
+"""Tests of sessions/folder.py: files are replaced as a whole, and one process at a time uses a folder."""
 
 from __future__ import annotations
 

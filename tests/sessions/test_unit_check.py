@@ -1,4 +1,4 @@
-"""A unit that is not what a release bounds is refused, as far as names tell; what is bounded goes on."""
+"""Tests of sessions/unit_check.py: a column whose name contradicts the protected unit is refused, and no other."""
 
 from __future__ import annotations
 

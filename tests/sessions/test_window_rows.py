@@ -1,4 +1,4 @@
-"""A window on a table of private data: only its rows are read, whichever command reads them and whatever the other rows hold."""
+"""Tests of windows on tables of private data: every command reads exactly the rows of the window, whatever the others contain."""
 
 from __future__ import annotations
 
@@ -150,8 +150,6 @@ EACH = pytest.mark.parametrize(("name", "ending"), cases())
 
 @dataclass
 class Folder:
-    """A command's file beside its data, and its ledger."""
-
     reading: Reading
     place: Path
     ending: str
@@ -166,7 +164,6 @@ class Folder:
             return over_window(module.plan_of(str(self.place / "file.toml")), books, window)
 
     def rows(self, seed: int, count: int = 60) -> tuple[list[Row], list[Row]]:
-        """Of the window, and all of them."""
         draw = random.Random(seed)
         inside = [{"day": f"2026-01-0{draw.randrange(1, 8)}", **self.reading.inside(k)} for k in range(count)]
         every = list(inside)

@@ -1,4 +1,4 @@
-"""Whose a record is within a window: where a ledger's unit has its records in one block, each of its blocks is bounded by itself."""
+"""Tests of units within a window: if a unit has records in one block only, contributions are bounded in each block."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ def owner(by: str, row: Row) -> tuple[Any, ...]:
 
 
 def alike(values: Sequence[Any]) -> list[int]:
-    """Which of them are the same, whatever they are called."""
     first: dict[Any, int] = {}
     return [first.setdefault(value, len(first)) for value in values]
 

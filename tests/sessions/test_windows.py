@@ -1,4 +1,4 @@
-"""Datasets that are cut into blocks, before every command that charges a ledger: found by walking the command line."""
+"""Tests of datasets with blocks before every command that charges a ledger. The commands are found by walking the command line."""
 
 from __future__ import annotations
 
@@ -132,8 +132,6 @@ IN_A_FILE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 
 @dataclass
 class Asked:
-    """A command on its file, in a folder."""
-
     words: Words
     folder: Path
     ledger: str
@@ -146,7 +144,6 @@ class Asked:
         return dpcli(*self.words, "file.toml", *books, *given, *flags, folder=self.folder)
 
     def states(self, window: Sequence[str]) -> None:
-        """The file says which blocks it reads."""
         blocks = ", ".join(f'"{block}"' for block in window)
         end = "," if "privacy = {" in self.text else "\n"
         lines = self.text.replace('releases = "', f'window = [{blocks}]{end} releases = "', 1)
@@ -328,7 +325,6 @@ def test_one_spelling_for_the_same_blocks(by: str) -> None:
 
 
 def plans() -> list[type[FilePlan]]:
-    """Every plan of a session."""
     predictions = ("pate.pate_plan", "pmixed.pmixed_plan", "prompt.prompt_plan", "decode.generate_plan")
     for module in ("train.plan.plan", "release.release_plan", *(f"predict.{one}" for one in predictions)):
         __import__(f"dpcli.{module}")

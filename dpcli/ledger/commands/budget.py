@@ -1,4 +1,8 @@
-"""The command group `dpcli budget`, with the options and helpers that its subcommands share."""
+"""The command group `dpcli budget`, with the options and helpers that its subcommands share.
+
+The subcommands are in the other files of this folder: opening.py, spending.py, governing.py and reading.py. Each opens a ledger
+(`opened_ledger`), makes one request of `Ledger` (dpcli/ledger/ledger.py) and prints the answer as a document (dpcli/ledger/documents).
+"""
 
 from __future__ import annotations
 
@@ -100,7 +104,7 @@ def opened_ledger(ledger: str, dataset: str | None, anchor: str | None = None) -
 
 
 def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], **output: Any) -> int:
-    """Send a request to a ledger, print the receipt, and return the exit code."""
+    """Make a request by calling `ask` with the open ledger, print its receipt or denial, and return the exit code."""
     from dpcli.cli.options import emit
     from dpcli.ledger.documents.ledger_answers import receipt
 
@@ -109,7 +113,11 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
 
 
 def _without_window_flag(error: InputError) -> InputError:
-    """Return the error for a command without --window, with --window replaced by the command's parameter for blocks."""
+    """Return an error that names the parameter for blocks of the command that runs, in place of --window.
+
+    Functions of the ledger say "--window: ..." in their messages, as most commands have this option. `windows`, `retire`, `import` and
+    `plan` take blocks in another way.
+    """
     from dpcli.file.pipeline.datasets import without_flag
 
     context = click.get_current_context()
@@ -125,7 +133,10 @@ def _without_window_flag(error: InputError) -> InputError:
 
 
 def with_delta_findings(document: Document, ledger: Ledger, pipeline: Pipeline, path: str, delta: float | None) -> Document:
-    """Return the document with the findings of lint rule DP105 on --delta and the ledger's delta. The charge does not depend on them."""
+    """Return the document with the findings of lint rule DP105 (delta is too large for the number of records) on both deltas.
+
+    These are --delta and the delta of the ledger. The findings are warnings: the charge does not depend on them.
+    """
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import note
 

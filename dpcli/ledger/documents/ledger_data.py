@@ -1,8 +1,8 @@
 """Parts of a ledger's documents: the balance as JSON values, proposals and quotas in words, and tables for a terminal.
 
-A *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person. With blocks,
-the balance is that of the fullest block, since the cap holds for each block by itself. In the sentence about a quota, its used part is
-rounded up and the rest down. Scripts depend on the keys of the JSON values.
+A *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
+(dpcli/ledger/governance). With blocks, the balance is that of the fullest block, since the cap holds for each block by itself. In the
+sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON values.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _is_alerting(state: LedgerState, quota: Quota) -> bool:
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
     """Return a clause about a quota, with its share of the cap, its used part and its remaining part."""
-    remaining = amounts.add(quota.limits(state.caps), state.quota_used(quota), -1)
+    remaining = amounts.subtract(quota.limits(state.caps), state.quota_used(quota))
     left = [f"{down(max(value, ZERO))} of {label(name)}" for name, value in remaining.items() if state.caps[name]]
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     block = "" if state.open_terms().family is None else " on the fullest block"

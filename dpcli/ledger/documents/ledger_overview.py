@@ -1,6 +1,7 @@
-"""The overview of all datasets of some ledgers as a document.
+"""The overview of all datasets of some ledgers as a document, for `dpcli budget overview`.
 
-The table begins with the datasets that cannot be read. The others are sorted by the used share of their caps, in descending order.
+dpcli/ledger/dataset_overview.py reads the datasets. The table begins with those that cannot be read. The others are sorted by the used
+share of their caps, in descending order, and datasets that have moved to another ledger come last.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger.documents.ledger_data import aligned_lines
 
@@ -82,7 +83,7 @@ def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSu
     warned = sum(bool(summary.warnings) for summary in summaries)
     count, waiting = len(live), sum(summary.state.not_open for summary in summaries)
     gone = len(summaries) - len(live) - waiting
-    headline = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
+    headline = counted(count, "dataset")
     if live and live[0].used:
         headline += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
     if gone:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
@@ -58,6 +58,13 @@ class Cost:
 
     amounts: Mapping[str, str]
     detail: str
+
+
+class Composition(NamedTuple):
+    """The epsilon of mechanisms that were fixed in advance, and the name of the accountant that bounds it."""
+
+    epsilon: float
+    accountant: str
 
 
 def sum_of(costs: Sequence[Cost]) -> Cost:
@@ -119,8 +126,7 @@ class Filter(Protocol):
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         """Return the cost of one run of `pipeline`, rounded up. If the currency needs a delta, the run is described at `delta`.
 
-        Raises:
-            NotRepresentable, CannotCertify: The run has no finite cost in the currency.
+        Raises NotRepresentable or CannotCertify if the run has no finite cost in the currency.
         """
         ...
 
@@ -176,8 +182,8 @@ def steps_of(pipeline: Pipeline) -> Steps:
     return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
 
 
-def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
-    """Return the smallest sound bound on the epsilon of one run at `delta`, and the name of its accountant.
+def epsilon_of_run(pipeline: Pipeline, delta: float) -> Composition:
+    """Return the smallest sound bound on the epsilon of one run at `delta`.
 
     Any accountant may compose the mechanisms of one run, because their parameters were fixed in advance.
 
@@ -190,7 +196,7 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
         )
-    return row.upper, row.accountant.name
+    return Composition(row.upper, row.accountant.name)
 
 
 def at_least_smallest(cost: float, steps: Steps) -> float:

@@ -1,5 +1,6 @@
 """Quotas, which limit the charges of a person, or of all members of a team together, to a share of the cap.
 
+The cap of a ledger is what all runs on its dataset together may cost (dpcli/ledger/terms.py). A quota keeps one person from using it up.
 If the dataset has blocks, a quota is a share of each block's cap. The product of cap and share is exact. Charges from before a quota count
 against it, and voided charges do not. A person is identified by the exact name that signs the charges. In a database this name is a login,
 and in a ledger file it is the name of an account.

@@ -1,5 +1,8 @@
 """The rehearsal of a schedule on a copy of a ledger's state. It shows which runs fit and how much of the cap they use. Nothing is written.
 
+A *schedule* is a file with planned runs and their days (schedule.py). A *window* is the list of blocks that a run reads, such as days; it
+may be *trailing*, such as "last 7 days", and then differs from day to day.
+
 The rehearsal applies the rules of the ledger. Each run is requested as `dpcli budget spend` requests it, and each granted entry is applied
 to the copy as a reader of the chain applies it. A denied run costs nothing, and the runs after it are still requested.
 """
@@ -11,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
@@ -74,6 +77,13 @@ class PlannedRun:
         return not self.why
 
 
+class RunCounts(NamedTuple):
+    """The number of planned runs of one table of a schedule, and how many of them fit."""
+
+    planned: int
+    fitting: int
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
     """The result of the rehearsal of a schedule.
@@ -116,10 +126,10 @@ class BudgetPlan:
         """For each block, the number of fitting runs that are charged on it."""
         return Counter(block for run in self.runs if run.fits for block in run.window)
 
-    def counted(self, place: int) -> tuple[int, int]:
-        """Return the number of runs of one table of the schedule, and the number of its runs that fit."""
+    def counts_of(self, place: int) -> RunCounts:
+        """Return the numbers of runs of the table at position `place` of the schedule."""
         fits = [run.fits for run in self.runs if run.place == place]
-        return len(fits), sum(fits)
+        return RunCounts(len(fits), sum(fits))
 
 
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
@@ -155,12 +165,12 @@ def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, .
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
-def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
-    """Return the number of runs of a schedule if all of them fit; 0 if a run does not fit."""
+def count_if_all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int | None:
+    """Return the number of runs of a schedule if all of them fit; None as soon as a run does not fit."""
     runs = 0
     for run in _walk(spendable_copy(before), schedule.days(), priced):
         if not run.fits:
-            return 0
+            return None
         runs += 1
     return runs
 
@@ -260,7 +270,7 @@ def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence
     """Yield each run in order. A run that fits is charged to `state`."""
     denied = 0
     for offer in offers(state, days, priced):
-        why = charge_or_reason(state, offer.charge, denied < MOST_NAMED)
+        why = charge_or_reason(state, offer.charge, names_blocks=denied < MOST_NAMED)
         if why:
             denied += 1
         yield offer.planned(state, why, offer.day)
@@ -276,21 +286,21 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # which raises the error
 
 
-def charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
-    """Charge a run and return "", or return why it is denied. If `named` is true, the reason names the full blocks."""
+def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
+    """Charge a run and return "", or return why it is denied. If `names_blocks` is true, the reason names the full blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return denial_reason(state, charge, named)
+        return denial_reason(state, charge, names_blocks=names_blocks)
     assert content is not None  # no earlier run has this key
     state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
-def denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
+def denial_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
     """Return why a charge does not fit, as `charge_or_reason` does."""
     closed = state.retired_block(charge.window)
     if closed is not None:
         return retired_words(closed)
     missing = shortfall(state.on_blocks(charge.window), charge.cost)
-    return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing
+    return missing + full_blocks_words(state, charge.cost, charge.window) if names_blocks else missing

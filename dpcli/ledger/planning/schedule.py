@@ -141,11 +141,6 @@ class ScheduledRun:
                 return
             yield day
 
-    @property
-    def endless(self) -> ScheduledRun:
-        """The run without an end. A run that is made once is unchanged."""
-        return replace(self, last=None, count=None)
-
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -164,17 +159,12 @@ class Schedule:
         Args:
             endless: Whether repeated runs continue without an end.
         """
-        runs = [run.endless for run in self.runs] if endless else self.runs
+        runs = [replace(run, last=None, count=None) for run in self.runs] if endless else self.runs
         return heapq.merge(*(_days_with_place(run, place) for place, run in enumerate(runs)))
 
     def with_run(self, place: int, run: ScheduledRun) -> Schedule:
         """Return the schedule with another run at the position `place`."""
         return replace(self, runs=(*self.runs[:place], run, *self.runs[place + 1 :]))
-
-    @property
-    def too_long(self) -> bool:
-        """True if the schedule has more than `MOST` runs."""
-        return next(islice(self.days(), MOST, None), None) is not None
 
 
 def _days_with_place(run: ScheduledRun, place: int) -> Iterator[tuple[datetime.date, int]]:
@@ -278,7 +268,6 @@ def read_schedule_bytes(data: bytes, path: str) -> Schedule:
 
 
 def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
-    """Return the runs in the tables of a file, and add a finding for each problem."""
     values = read_members(KEYS, tables, KeyPlace((), findings))
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:
@@ -288,6 +277,6 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
             findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
-    elif not findings.items and Schedule(runs).too_long:
+    elif not findings.items and next(islice(Schedule(runs).days(), MOST, None), None) is not None:
         findings.add("DP004", ("run",), f"at most {MOST:,} runs in all", "more")
     return runs

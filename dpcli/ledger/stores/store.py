@@ -1,7 +1,8 @@
 """The interface of a store, which contains the chains of datasets. Rows are appended at the end and never change.
 
-A store knows nothing about privacy. It returns rows in order, and appends those that follow the end of a chain. `writing` ends only when
-the appended rows would survive a power failure.
+A row is an entry of a ledger as text, with its number and its hash (dpcli/ledger/chain.py). A store knows nothing about privacy. It returns
+rows in order, and appends those that follow the end of a chain. `writing` ends only when the appended rows would survive a power failure.
+sqlite.py and postgres.py have a store each, and both pass the same tests.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dpcli.base.extras import require
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.printing import complain, progress
-from dpcli.sessions.commands.predicting import charged_ledger, charged_to, on_window, opened_or_none
+from dpcli.sessions.commands.ledger_options import charged_ledger, charged_to, on_window, opened_or_none
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("dpcli.predict.commands.pmixed:fit", "Fine-tune a model on each shard, and charge for all tokens."),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dpcli.cli.options import composed, emit, output_options
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 
 
 def session_options(resume: str) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def run_session(
         outcome_document: Function that returns the document of an outcome.
     """
     from dpcli.cli.printing import progress
-    from dpcli.sessions.commands.predicting import charged_to, on_window, windowed
+    from dpcli.sessions.commands.ledger_options import charged_to, on_window, windowed
 
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote

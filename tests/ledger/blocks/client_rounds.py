@@ -22,7 +22,6 @@ def opened(url: str, epsilon: float = 1.0, adjacency: str = "zero-out", filter: 
 
 
 def written(folder: Path, table: dict[str, Any] | None = None, entry: dict[str, Any] | None = None, **privacy: Any) -> str:
-    """The file, in a folder."""
     path = folder / "fed.toml"
     usual = {"noise_multiplier": SIGMA, "steps": 10_000}
     path.write_text(file({"clip": 1.0, "clients_per_round": 100, **(table or {})}, {**usual, **(entry or {})}, privacy))

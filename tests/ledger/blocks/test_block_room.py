@@ -1,4 +1,4 @@
-"""Where a run fits, and the picture of the blocks: never more than the ledger then grants."""
+"""Tests of `dpcli budget windows` (ledger/blocks/room.py) and of the calendar of blocks: a run fits where they say that it does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load, parse
+from dpcli.ledger.blocks.family import spelled_stretch
 from dpcli.ledger.blocks.room import block_room, window_words
 from dpcli.ledger.budget import budget
 from dpcli.ledger.documents.ledger_answers import receipt
@@ -54,19 +55,19 @@ def test_a_window_that_is_said_to_have_room_has(
     blocks = FAMILIES[by][1]
     found = block_room(ledger, run(cost / 10), blocks)
     room = {block for i, block in enumerate(blocks) if i != retired and used[i] + cost <= 10}
-    assert [block for stretch in found.stretches for block in stretch.blocks] == [b for b in found.within if b in room]
+    assert [block for stretch in found.stretches for block in stretch] == [b for b in found.within if b in room]
     assert set(found.within) == set(blocks) and found.share == cost / 10
     rank = ledger.state().open_terms().family.kind.rank  # type: ignore[union-attr]
     for stretch in found.stretches:
-        assert [rank(block) for block in stretch.blocks] == list(range(rank(stretch.blocks[0]), rank(stretch.blocks[-1]) + 1))
-        assert ledger.window([stretch.words]) == tuple(sorted(stretch.blocks))
+        assert [rank(block) for block in stretch] == list(range(rank(stretch[0]), rank(stretch[-1]) + 1))
+        assert ledger.window([spelled_stretch(stretch)]) == tuple(sorted(stretch))
     assert (found.widest is None) == (found.latest is None) == (not room)
     if found.widest is not None and found.latest is not None:
-        assert len(found.widest.blocks) == max(len(stretch.blocks) for stretch in found.stretches)
-        assert found.latest.blocks[-1] == max(room, key=rank)
+        assert len(found.widest) == max(len(stretch) for stretch in found.stretches)
+        assert found.latest[-1] == max(room, key=rank)
         with pytest.raises(Denied):
             ledger.spend(run(cost / 10), "too wide", window=blocks if len(room) < 6 else [blocks[retired]])
-        ledger.spend(run(cost / 10), "widest", window=[found.widest.words])
+        ledger.spend(run(cost / 10), "widest", window=[spelled_stretch(found.widest)])
     ledger.close()
 
 
@@ -97,7 +98,6 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
 
 @pytest.mark.long
 def test_the_commands(place: Place, tmp_path: Path) -> None:
-    """From the opening to the last window, as a user has it."""
     file = tmp_path / "run.toml"
     file.write_text(run_file(0.25))
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
@@ -208,7 +208,7 @@ def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str,
         for block in far:
             charge(ledger, block, "0.1", window=[block])
         found = block_room(ledger, run(0.1))
-        assert found.within == far[1:] and found.latest is not None and found.latest.blocks == far[1:]
+        assert found.within == far[1:] and found.latest is not None and found.latest == far[1:]
 
 
 @pytest.mark.parametrize("by", BLOCKS)

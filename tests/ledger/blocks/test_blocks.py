@@ -1,4 +1,4 @@
-"""Blocks against brute force: each unit's own loss, whatever was read and however it was chosen, is at most the ledger's cap."""
+"""Tests of ledgers with blocks: by brute force over all units and choices, no unit's loss exceeds the ledger's cap."""
 
 from __future__ import annotations
 
@@ -201,7 +201,6 @@ def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
 
 
 def by_hand(found: LedgerTerms) -> None:
-    """The opening entry that somebody forged, read."""
     content = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
     LedgerState(DATASET).apply(seal({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, LedgerState(DATASET).head))
 

@@ -1,4 +1,4 @@
-"""A plan against what then happens: every run accepted or refused, the balance at the end, and each change that is said to fit."""
+"""Tests of plans (ledger/planning): charging the schedule gives the planned answers and balance, and every proposed change fits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def windows(by: str) -> st.SearchStrategy[str | tuple[str, ...] | None]:
 
 
 def opened(url: str, by: str, most: int = 1, name: str = DATASET) -> Ledger:
-    """A new ledger, on which something is spent and something retired already."""
     found = terms(by, most) if by else plain()
     ledger = init(url, name, replace(found, schema=""))
     if by:
@@ -130,7 +129,6 @@ def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: 
 
 
 def drawn(draw: random.Random, by: str, file: Path) -> ScheduledRun:
-    """A run that is repeated, over a window that the blocks allow."""
     named = tuple(sorted(draw.sample(FAMILIES[by][1], draw.randint(1, 3)))) if by else ()
     moving = f"last {draw.randint(2, 9)} {draw.choice(['days', 'weeks'])}"
     window = None if not by else moving if by in OF_CALENDAR and draw.random() < 0.7 else named
@@ -139,7 +137,6 @@ def drawn(draw: random.Random, by: str, file: Path) -> ScheduledRun:
 
 
 def changed(folder: Path, plan: BudgetPlan, change: str) -> Schedule:
-    """The schedule with a change as it is told."""
     assert plan.refused is not None
     place = plan.refused.place
     run = plan.schedule.runs[place]

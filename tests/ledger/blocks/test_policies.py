@@ -1,4 +1,4 @@
-"""The policies of `dpcli budget plan` beside the algorithms of their papers, beside every set of runs, and on their stated terms."""
+"""Tests of ledger/planning/policies.py: by plain programs of the papers' algorithms, and by trying every set of runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def drawn(draw: random.Random, blocks: Sequence[str]) -> tuple[LedgerState, list
 
 
 def planned(state: LedgerState, wishes: Sequence[Wish]) -> BudgetPlan:
-    """The plan of dpcli, in the order of the days."""
     tables = tuple(ScheduledRun(f"{i}.toml", wish.day) for i, wish in enumerate(wishes))
     priced = tuple(
         PricedRun(table, run(), Cost({name: str(float(cost)) for name, cost in wish.cost.items()}, ""), 0.0, wish.window)
@@ -72,7 +71,6 @@ Room = dict[tuple[str, str], Fraction]
 
 
 def room_of(state: LedgerState, wishes: Iterable[Wish]) -> Room:
-    """What is left of each amount on each block."""
     left = {}
     for block in {block for wish in wishes for block in wish.window or ("",)}:
         for name, cap in CAPS.items():
@@ -86,7 +84,6 @@ def needs(wish: Wish) -> Room:
 
 
 def taken(order: Iterable[int], wishes: Sequence[Wish], room: Room) -> dict[int, date]:
-    """The runs that fit if they are offered in an order, with their days."""
     left, granted = dict(room), {}
     for i in order:
         if all(cost <= left[key] for key, cost in needs(wishes[i]).items()):

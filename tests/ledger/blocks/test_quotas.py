@@ -1,4 +1,4 @@
-"""Quotas per person and team: the same answers from a file, from a database, and from a dictionary."""
+"""Tests of quotas per person and team: a file, a database and a plain dictionary give the same answers."""
 
 from __future__ import annotations
 

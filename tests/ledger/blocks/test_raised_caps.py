@@ -1,4 +1,4 @@
-"""What a ledger guarantees whose cap is amended, against the best adversary: over every filter and every way to raise a cap."""
+"""Tests of what a ledger guarantees after its cap was amended, against the best adversary (tests/ledger/adversary.py) of each filter."""
 
 from __future__ import annotations
 

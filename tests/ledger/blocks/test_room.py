@@ -1,4 +1,4 @@
-"""What remains: closed forms that must never promise more than the ledger then grants, and what would fit."""
+"""Tests of what a ledger says is left: the runs and changes that are said to fit are granted, and slightly larger ones denied."""
 
 from __future__ import annotations
 
@@ -263,7 +263,6 @@ def assert_that_all_fit(name: str, tables: Sequence[Mapping[str, Any]], folder: 
 
 
 def test_where_no_mechanism_alone_can_fit_all_of_them_are_said_to_need_noise(tmp_path: Path) -> None:
-    """Two of the same, of which one alone is too much."""
     from dataclasses import replace
 
     def twice(multiplier: float) -> Pipeline:

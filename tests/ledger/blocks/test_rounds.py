@@ -1,4 +1,4 @@
-"""`dpcli.rounds`: no round without its charge, none beyond the cap, whatever dies in between."""
+"""Tests of `dpcli.rounds`: each round has a charge of its own, the cap holds, and killed processes get no round for nothing."""
 
 from __future__ import annotations
 
@@ -207,14 +207,6 @@ def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: 
         run.round()
     assert run.taken == 0
     assert run.round().key == "k/round-000002" and len(keys(url)) == 2
-
-
-def refused(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except InputError:
-        return True
-    return False
 
 
 def test_threads_share_a_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`dpcli.rounds`: one release for one charge, one file for one key, and what was charged read from the ledger."""
+"""Tests of `dpcli.rounds`: one release for each charge, one file for each key, and no client takes part more often than is paid for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def url(tmp_path: Path) -> str:
 def plan(
     folder: Path, more: str = "", table: dict[str, Any] | None = None, entry: dict[str, Any] | None = None, **privacy: Any
 ) -> str:
-    """A file with the entry that a round performs and others."""
     usual = {"clip": 1.0, "mechanism": "rounds", **(table or {})}
     (folder / "fed.toml").write_text(
         file(usual, {"noise_multiplier": SIGMA, "steps": 1000, **(entry or {})}, privacy) + "\n" + more
@@ -48,7 +47,6 @@ def plan(
 
 
 def releases(acts: list[Callable[[], Any]]) -> list[Any]:
-    """What was released of those that were not refused."""
     found = []
     for act in acts:
         try:
@@ -135,7 +133,6 @@ NO_CLIENTS = [
 
 
 def brief(value: object) -> str:
-    """For the name of a test: of a number that Python does not print its length."""
     return f"{value.bit_length()} bits" if isinstance(value, int) else repr(value)[:20]
 
 
@@ -239,7 +236,6 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.long
 @of_each("what, change, chunk", [(*change, chunk) for change in CHANGES for chunk in (1, 2)])
 def test_a_key_is_of_one_file(what: str, change: dict[str, Any], chunk: int, tmp_path: Path) -> None:
-    """Whatever of it changes, and however many rounds its charges are of."""
     url = opened(str(tmp_path / "l.db"), 1e3)
     first = dpcli.rounds(plan(tmp_path, COUNT.format(0.005)), url, "k")
     for _ in range(2):
@@ -330,7 +326,6 @@ def test_what_was_charged_is_read_from_the_ledger(url: str, tmp_path: Path) -> N
 
 
 def test_entries_of_other_keys_are_not_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond those since the last checkpoint, however many there are."""
     monkeypatch.setattr(checkpoint, "EVERY", 4)
     path, seen = plan(tmp_path), list[str]()
     run, other = dpcli.rounds(path, url, "k"), dpcli.rounds(path, url, "k2")

@@ -1,4 +1,4 @@
-"""The schedule file: what it may say, what is refused and where, and the order of its days."""
+"""Tests of the schedule file (ledger/planning/schedule.py): what is read, what is refused and where, and the order of the days."""
 
 from __future__ import annotations
 

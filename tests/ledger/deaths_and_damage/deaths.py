@@ -1,4 +1,4 @@
-"""Stores whose processes die at a named point, and children that are killed."""
+"""Stores that kill their process at a named point, and child processes that are killed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ class Deadly:
 
 
 class DeadlyTail:
-    """The end of a chain; dies after a row was added."""
-
     def __init__(self, inner: Tail, store: Deadly) -> None:
         self.inner, self.store = inner, store
 

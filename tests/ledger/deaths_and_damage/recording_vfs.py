@@ -106,8 +106,6 @@ class Disk:
 
 
 class Event(Protocol):
-    """One thing that happened."""
-
     def on(self, disk: Disk) -> None: ...
 
 
@@ -220,8 +218,6 @@ class RecordingFile(apsw.VFSFile):
 
 
 class RecordingVFS(apsw.VFS):
-    """The system's files, logged."""
-
     def __init__(self, name: str, log: Log) -> None:
         super().__init__(name, "")
         self._log = log

@@ -1,4 +1,4 @@
-"""A dataset that moves: byte for byte, to either kind of ledger, whatever dies meanwhile; one copy can be charged, and nothing is lost."""
+"""Tests of moving a dataset (ledger/stores/copying.py): unchanged entries, and at most one copy that can be charged, also after a crash."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ WAYS = ("sqlite to postgres", "sqlite to sqlite", "postgres to sqlite", "postgre
 
 @pytest.fixture(scope="module")
 def second(cluster: Cluster) -> Iterator[Database]:
-    """Another database of the same server."""
     with installed(cluster) as database:
         yield database
 
@@ -84,7 +83,6 @@ def rows(place: Place) -> list[tuple[int, str, str]]:
 
 
 def open_places(*places: Place) -> list[str]:
-    """Those at which a charge is granted."""
     found = []
     for place in places:
         try:
@@ -365,7 +363,6 @@ def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, i
 
 
 def left(folder: Path) -> list[Path]:
-    """The copy, and drafts of it."""
     return sorted(path for path in folder.iterdir() if path.name == "b.db" or path.name.startswith(".b.db"))
 
 
@@ -418,7 +415,6 @@ LATER = ("_prepare", "open")  # in a long run
 def test_who_fails_after_it_was_closed_here_says_so(
     way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool
 ) -> None:
-    """Twice at the same point, for one reason and for another."""
     source, target = way
     lived(source)
 

@@ -1,4 +1,4 @@
-"""Files that are no ledger, or no longer a whole one: exit code 4, a message of their own, and nothing written."""
+"""Tests of files that are no ledger or are damaged: exit code 4, a message for each fault, and nothing written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ CUT_OFF = "the file was cut off: it has fewer pages than its header states; rest
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with four charges."""
     path = tmp_path_factory.mktemp("made") / "ledger.db"
     ledger = init(str(path), DATASET, terms())
     for i in range(4):
@@ -49,7 +48,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(made: Path, tmp_path: Path) -> Path:
-    """A copy of it, and a run file beside it."""
     return again(made, tmp_path)
 
 
@@ -62,7 +60,6 @@ def again(made: Path, folder: Path, *within: str) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, object]:
-    """Everything about what is in a folder."""
     found: dict[str, object] = {}
     for path in sorted(folder.iterdir()):
         info = path.lstat()
@@ -254,7 +251,6 @@ def test_an_entry_that_moved_to_another_dataset_is_missed(place: Path) -> None:
 
 
 def told(made: Path, change: Callable[[Path], object], folder: Path, number: int, message: str) -> None:
-    """By whoever looks and whoever charges; and nothing is written."""
     change(place := again(made, folder, str(number)))
     before = snapshot(place.parent)
     for result in (show(place), spend(place)):
@@ -330,7 +326,6 @@ def unprivileged(question: Callable[[], Result]) -> Result:
 
 
 def in_child(question: Callable[[], Result]) -> Result:
-    """A question asked in a child of this process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -423,7 +418,6 @@ def test_a_file_that_may_not_grow(place: Path) -> None:
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter on this tree."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)

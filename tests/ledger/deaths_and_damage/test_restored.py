@@ -1,4 +1,4 @@
-"""A backup that is put in the place of a later ledger: sound in itself, found by an anchor, on both databases; and what to do then."""
+"""Tests of a restored backup: it is valid in itself, an anchor reveals it, and the lost runs can be charged again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def anchored(place: Place, path: Path) -> str:
 
 @pytest.fixture
 def lived(place: Place) -> Place:
-    """A ledger with some entries."""
     with init(place.url, DATASET, terms()) as ledger:
         charge(ledger, "first", "0.1")
         charge(ledger, "long", "0.1", kind="reserve", expires="2999-01-01T00:00:00Z")

@@ -1,4 +1,4 @@
-"""The certificate that a charge names: kept in a file and in a database, which need no other definitions for it."""
+"""Tests of the certificate that a charge names: a file and a database keep it without new definitions."""
 
 from __future__ import annotations
 

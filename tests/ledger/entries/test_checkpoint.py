@@ -1,4 +1,4 @@
-"""Totals noted beside the chain: whoever begins at them knows what whoever reads everything knows, and what is amiss with them is seen."""
+"""Tests of checkpoints: a reader who begins at one gets the same state as a reader of all entries, and a wrong one is noticed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(url: str, dataset: str = DATASET) -> LedgerState:
-    """What all entries add up to, by the fold alone."""
     with open_ledger(url, dataset) as ledger:
         return folded(ledger)
 
 
 def begun(url: str) -> Ledger:
-    """By somebody who has read nothing yet."""
     return Ledger(open_store(url), DATASET, now=lambda: NOW)
 
 
@@ -59,7 +57,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def place(often: None, made: str, tmp_path: Path) -> str:
-    """A copy of that file."""
     return again(made, tmp_path)
 
 

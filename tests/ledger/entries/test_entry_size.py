@@ -1,4 +1,4 @@
-"""The largest size of an entry: 64 KB of its canonical text, in a file and in a database, which checks it in SQL as well."""
+"""Tests of the largest size of an entry, 64 KB of canonical text: a file and the SQL of a database refuse the same entries."""
 
 from __future__ import annotations
 

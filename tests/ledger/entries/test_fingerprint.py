@@ -1,4 +1,4 @@
-"""The fingerprint of a dataset's files, and ledgers that are opened with it."""
+"""Tests of the fingerprint of data files, and of ledgers that are opened with one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an append lets in, every reader reads: candidates of every kind, right, changed and hostile, on both databases."""
+"""Tests of the grammar of entries: what a file or database accepts, every reader can read; candidates are valid, changed and hostile."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def mutated(content: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 
 def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
-    """A content that may come next, of any kind."""
     charge = {
         "key": f"key {number}",
         "pipeline": TABLES,
@@ -168,7 +167,6 @@ def goes_on(ledger: Ledger, by: str) -> None:
 
 
 def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The same in a ledger of two persons: proposed, approved or refused."""
     found = [each for each in ledger.state().proposals.values() if chance.random() < 0.5]
     if found and chance.random() < 0.3:
         return {"kind": "refuse", "proposal": found[0].seq, "why": "no", "dpcli": "0"}

@@ -1,4 +1,4 @@
-"""What was spent before there was a ledger: charged as a whole, once, as what it is; every mistake is told with its line."""
+"""Tests of `dpcli budget import`: a history is charged as a whole and once, and a message names each mistake with its line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def ledger(place: Place) -> Ledger:
 
 
 def written(folder: Path, lines: Sequence[Cells], form: str = "csv") -> str:
-    """A history, beside the pipeline that it may name."""
     (folder / "run.toml").write_text(RUN)
     path = folder / f"history.{form}"
     if form == "jsonl":
@@ -89,7 +88,6 @@ def test_a_history_is_charged_as_what_it_is(ledger: Ledger, tmp_path: Path, form
 
 
 def written_url(ledger: Ledger) -> str:
-    """The URL of a database again, which its place does not give."""
     info = ledger.store.connection.info  # type: ignore[attr-defined]
     return f"postgresql://{info.user}@/{info.dbname}?host={info.host}"
 
@@ -113,7 +111,6 @@ def test_whoever_imports_it_again_charges_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_is_missing_of_a_history_is_charged_and_the_sum_is_the_same(ledger: Ledger, tmp_path: Path) -> None:
-    """In whatever parts and order it is imported."""
     chance = random.Random(SEED)
     lines = [
         {"date": "2024-01-01", "key": f"run {i}", "epsilon": repr(chance.randrange(1, 40) / 1000), **STATED} for i in range(30)

@@ -35,7 +35,6 @@ NAMES = {"visits": 11, "clicks": 3, "days": 7, "planned": 2}  # entries
 
 @pytest.fixture
 def last_file(tmp_path: Path) -> str:
-    """The file, as it was written."""
     path = tmp_path / "last.db"
     shutil.copy(VECTORS / "sqlite-2.db", path)
     path.chmod(0o600)
@@ -44,14 +43,12 @@ def last_file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def last_database(database: Database) -> Database:
-    """The database, restored."""
     restore(database, (VECTORS / "postgres-7.sql").read_bytes())
     return database
 
 
 @pytest.fixture(params=["last_file", "last_database"])
 def last(request: pytest.FixtureRequest) -> str:
-    """The URL of either."""
     found = request.getfixturevalue(request.param)
     return found if isinstance(found, str) else found.url
 

@@ -1,4 +1,4 @@
-"""Datasets of one ledger do not disturb each other, and a file of one is charged to no other."""
+"""Tests of several datasets in one ledger: they do not disturb each other, and a run is charged to its own dataset only."""
 
 from __future__ import annotations
 
@@ -75,6 +75,5 @@ def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
 
 
 def named(dataset: str) -> Pipeline:
-    """A file that no reader may have seen."""
     found = pipeline(QUERY, HEAD)
     return replace(found, privacy=replace(found.privacy, dataset=dataset))

@@ -1,4 +1,4 @@
-"""Ledgers that are cut into blocks: every kind of them, with six blocks, and what an opening says."""
+"""Ledgers with blocks for tests: each kind of blocks, six blocks of it, and the terms of their opening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two ways to know a ledger: from its totals, and from all its entries."""
+"""The state of a ledger from all of its entries, as the truth for tests, and comparisons of another state with it."""
 
 from __future__ import annotations
 

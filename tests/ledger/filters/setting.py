@@ -1,4 +1,4 @@
-"""A small ledger to break: one dataset, cheap runs, and what may be asked of it without computing a cost again."""
+"""A small ledger for tests: one dataset, and cheap runs whose cost is stated, so that no accountant computes it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ epsilon = {epsilon}
 
 
 def run_file(epsilon: float = 0.01) -> str:
-    """A pipeline file with one epsilon-DP mechanism."""
     return FILE.format(epsilon=epsilon)
 
 
 def run(epsilon: float = 0.01) -> Pipeline:
-    """That pipeline."""
     return parse(run_file(epsilon).encode(), "run.toml")
 
 

@@ -1,4 +1,4 @@
-"""One exam for every backend: what the ledger promises, whatever keeps its rows."""
+"""Tests that every store has to pass: what a ledger promises, in a file and in a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each filter's currency: against closed forms, against the accountant of the same name, and its cap against its own conversion."""
+"""Tests of the privacy filters: against closed forms, against the accountants, and that each cap converts back within epsilon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An odometer against somebody who stops when the loss is high, and against an independent computation of its number."""
+"""Tests of the odometer: against an adversary who stops when the loss is high, and against an independent computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify prices every entry under the ledger's terms: whatever else an entry says that it is stated for is found, with what it costs."""
+"""Tests that `verify` computes each cost under the ledger's terms, and reports charges that state other terms or too low a cost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def terms(name: str) -> LedgerTerms:
 
 
 def stated(pipeline: Pipeline, names: tuple[str, ...]) -> Pipeline:
-    """The run, stated for something else."""
     changes = {key: value for name in names for key, value in OTHERS[name].items()}
     return replace(pipeline, privacy=replace(pipeline.privacy, **changes))
 
@@ -73,7 +72,6 @@ def charge(found: LedgerTerms, pipeline: Pipeline, price: Pipeline | None = None
 
 
 def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
-    """What verify says of a chain of them."""
     state, entries = LedgerState("visits"), []
     opening = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
     for content in (opening, *contents):

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests alone: in a temporary folder, on a Unix socket, gone at the end whatever happens."""
+"""A PostgreSQL server for the tests, in a temporary folder and on a Unix socket. It is removed at the end in every case."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ class Cluster:
         return f"postgresql://{quote(user, safe='')}{secret}@/{database}?host={quote(self.folder, safe='')}"
 
     def connect(self, database: str = "postgres", user: str = SUPERUSER) -> Any:
-        """A connection in autocommit."""
         import psycopg
 
         return psycopg.connect(self.url(database, user), autocommit=True)
@@ -93,7 +92,6 @@ class Cluster:
                 connection.execute(statement)
 
     def database(self, template: str = "template1") -> str:
-        """A new one."""
         name = f"d{len(self.databases)}_{uuid.uuid4().hex[:8]}"
         self.databases.append(name)
         self.run(f"CREATE DATABASE {name} TEMPLATE {template}")

@@ -1,4 +1,4 @@
-"""Ledgers as one person or another has them, and entries that somebody writes by hand, past every request."""
+"""Ledgers as different logins see them, and entries that a login writes by SQL without dpcli's requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals noted by the server: what its entries add up to, from nobody's word but its own."""
+"""Tests of checkpoints in PostgreSQL: the server computes them from accepted entries, and accepts none from a login."""
 
 from __future__ import annotations
 

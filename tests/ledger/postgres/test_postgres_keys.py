@@ -1,4 +1,4 @@
-"""The keys of a database: each login has its own, which nobody else can take, and those of an earlier version go on."""
+"""Tests of keys in a database: each login has its own, no other login can take them, and keys of earlier versions go on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def opened(database: Database) -> Database:
 
 
 def ask(database: Database, who: str, *words: str, folder: Path) -> tuple[int, str]:
-    """A command as a login gives it."""
     (folder / "run.toml").write_text(run_file(0.01))
     url = database.cluster.url(database.name, who)
     done = dpcli("budget", words[0], url, *words[1:], folder=folder)

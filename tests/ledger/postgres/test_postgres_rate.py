@@ -1,4 +1,4 @@
-"""The rate of a database: how many entries without a cost a login may append in a day."""
+"""Tests of the rate of a database: the largest number of entries without a cost that a login may append in a day."""
 
 from __future__ import annotations
 

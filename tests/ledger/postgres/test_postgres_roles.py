@@ -1,4 +1,4 @@
-"""Who may do what to a ledger in PostgreSQL, tried with real logins and by hand."""
+"""Tests of the rights of roles in PostgreSQL, with real logins, through dpcli and by SQL."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def with_people(database: Database) -> Database:
 
 @pytest.fixture
 def opened(database: Database) -> Database:
-    """One that a test may write to."""
     return with_people(database)
 
 

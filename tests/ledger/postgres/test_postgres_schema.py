@@ -1,4 +1,4 @@
-"""The definitions that guard a ledger in PostgreSQL, and the spelling of entries that they insist on."""
+"""Tests of the definitions that guard a ledger in PostgreSQL, and of the spelling of entries that they require."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ CHANGES = [
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Database]:
-    """A ledger that no test writes to."""
     name = cluster.database()
     init(cluster.url(name), DATASET, terms()).store.close()
     yield Database(cluster, name)
@@ -65,7 +64,6 @@ def installed(cluster: Cluster) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def store(installed: Database) -> Iterator[PostgresStore]:
-    """A store for whoever may do anything."""
     found = PostgresStore(installed.cluster.url(installed.name))
     yield found
     found.close()
@@ -122,7 +120,6 @@ def test_every_function_fixes_where_it_looks_for_names(store: PostgresStore) -> 
 
 
 def spelled(store: PostgresStore, text: str) -> str:
-    """The database's own spelling of a JSON document."""
     found: str = store.connection.execute("SELECT dpcli.canonical(%s::json, 0)", (text,)).fetchone()[0]
     return found
 

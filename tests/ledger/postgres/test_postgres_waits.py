@@ -1,4 +1,4 @@
-"""Every wait for the database has an end, and says who is in the way."""
+"""Tests that every wait for the database ends, with a message that names the login that holds the lock."""
 
 from __future__ import annotations
 

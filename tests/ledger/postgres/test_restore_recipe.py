@@ -1,4 +1,4 @@
-"""The recipe of dpcli-backup(7) for a ledger of teams, run as it stands there on a server that has never seen one."""
+"""Tests that the recipe in dpcli-backup(7) restores a ledger of teams on a new server."""
 
 from __future__ import annotations
 
