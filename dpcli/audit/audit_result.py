@@ -76,12 +76,10 @@ class ProvenBound:
 
     Attributes:
         method: Name of the test.
-        epsilon: The bound.
-        delta: Delta at which the bound holds.
         confidence: Confidence of this bound alone.
         evidence: Description of the counts.
         source: Publication of the method.
-        assumes: Assumption beyond fair coins or independent runs. A bound with such an assumption does not decide the audit.
+        assumes: Assumption beyond fair coins or independent runs; None if there is none. A bound with one does not decide the audit.
     """
 
     method: str
@@ -90,7 +88,7 @@ class ProvenBound:
     confidence: float
     evidence: str
     source: str
-    assumes: str = ""
+    assumes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +99,14 @@ class CurveTest:
         refuted: Whether the measurement contradicts the curve.
         detail: Description of the tested counts or rates.
         source: Publication of the method.
-        point: Description of the rate that the curve allows and of the measured rate; empty if the curve is not refuted.
+        point: Description of the rate that the curve allows and of the measured rate; None if the curve is not refuted.
     """
 
     refuted: bool
     confidence: float
     detail: str
     source: str
-    point: str = ""
+    point: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

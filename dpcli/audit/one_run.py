@@ -193,7 +193,7 @@ def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTes
     refuted = test.curve_excess(best) > 0.0
     comparison = "more" if refuted else "no more"
     detail = f"{_guess_evidence(best)}: {comparison} than the claimed trade-off curve allows"
-    point = _allowed_guesses(best, test) if refuted else ""
+    point = _allowed_guesses(best, test) if refuted else None
     return CurveTest(refuted, 1.0 - test.significance, detail, CURVE_SOURCE, point)
 
 

@@ -223,7 +223,7 @@ class Worker:
 
     def run(self, part: TrialPart) -> list[float]:
         """Return the scores of the trials of a part, in order."""
-        dataset = self.pair[0 if part.with_record else 1]
+        dataset = self.pair.with_record if part.with_record else self.pair.without
         return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
     def score(self, dataset: Any, with_record: bool, trial: int) -> float:
@@ -236,8 +236,15 @@ class Worker:
             raise InputError(f"{self.plan.function}: expected a number as score, found {reason}") from None
 
 
-def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """Return the pair of datasets (with the record, without it) that a user's function makes. All processes get the same pair.
+class DatasetPair(NamedTuple):
+    """Two datasets that differ in one record."""
+
+    with_record: Any
+    without: Any
+
+
+def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> DatasetPair:
+    """Return the two datasets that a user's function makes. All processes get the same ones.
 
     Args:
         data: Name of the function, as "module:function".
@@ -252,7 +259,7 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
     pair = call_user_code(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
         raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")
-    return pair
+    return DatasetPair(*pair)
 
 
 def _start_worker(plan: TrialPlan) -> None:

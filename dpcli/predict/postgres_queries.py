@@ -1,7 +1,8 @@
-"""The count of answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
+"""The count of a session's answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
 
-The place of a count is postgresql://...#name, where the name is unique for each fitted system in the database. The counts have their own
-schema (postgres_queries.sql). The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
+query_counts.py says what is counted and why; sqlite_queries.py is the same count in a local file. The *place* of a count is
+postgresql://...#name, where the name is unique for each session in the database. The counts have their own schema (postgres_queries.sql),
+whose trigger refuses a smaller count. The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class PostgresQueries:
         url: postgresql://user@host/database#name, with the name of the count.
         identity: Fingerprint of the session whose answers are counted.
         total: Number of answers that may be granted in all.
-        new: Whether to make the count if there is none. If False, a missing count is an error.
+        new: Whether to make the count if there is none. If False, a missing count is a LedgerError.
         seconds: Longest wait for locks and answers of the server, in seconds.
         counted_noun: Plural noun for the answers, for messages.
     """

@@ -1,8 +1,10 @@
-"""The durable count of the answers of a fitted system. Each answer is counted before it is drawn.
+"""The durable count of a session's answers, and the count in a ledger. sqlite_queries.py and postgres_queries.py hold it without a ledger.
 
-The privacy of all answers is charged beforehand. The count ensures that no answer is drawn twice for one charge, without a charge, or
-beyond the total. A crash between the count and the answer loses the answer, but never the count. In a ledger, the counts are entries of its
-chain, which a copy or a restored folder cannot undo.
+The privacy of all answers is charged beforehand (prediction_session.py). Each answer is counted before it is drawn: so no answer is drawn
+twice for one charge, without a charge, or beyond the total. A crash between the count and the answer loses the answer, but never the count.
+In a ledger, the counts are entries of its chain, which a copy or a restored folder of the session cannot undo.
+
+A *system* is what one session's charge paid for: fitted models, teachers, or batches of texts. Its *identity* is `Session.identity`.
 """
 
 from __future__ import annotations

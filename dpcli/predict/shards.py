@@ -1,7 +1,8 @@
 """Disjoint shards of private data, by unit of privacy, and the premises of sessions that use them.
 
-The shard of a unit depends on that unit alone. If a unit is added, removed or changed, all other units stay in their shards, and one change
-affects one model. If shards had equal sizes, adding or removing one record would change all of them.
+A *shard* is the part of the private data from which one model, one teacher or one batch of texts is made. The shard of a unit depends on
+that unit alone: if a unit is added, removed or changed, all other units stay in their shards, and one change affects one shard. Shards of
+equal sizes would break this, as adding or removing one record would change all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The count of answers in an SQLite file on a local disk.
+"""The count of a session's answers in an SQLite file on a local disk, which is the default for a session without a ledger.
 
-The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every
-request opens the file again, so that forked processes share no connection, and no request writes to a file that has been replaced.
+query_counts.py says what is counted and why. The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA,
+and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no connection, and no request
+writes to a file that has been replaced.
 
 A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
@@ -112,8 +113,8 @@ class SqliteQueries:
     """The count in the file at `path`, which must exist. Only `create` makes such a file.
 
     Args:
-        identity: Identity of the session whose queries are counted.
-        total: Number of queries that may be granted in all.
+        identity: Identity of the session whose answers are counted.
+        total: Number of answers that may be granted in all.
         moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.
         seconds: Longest wait for the lock of another process, in seconds.
         counted_noun: Plural noun for the answers, for messages.

@@ -1,6 +1,7 @@
-"""Vote counts for each label of each query. They have their own type, so that labels cannot be mistaken for counts.
+"""Tables of votes: the number of votes for each label of each query, and the checks of a table that somebody provides.
 
-`place` begins the messages: the file and the key, or the file of votes.
+Votes are private: no message quotes a row or a value. `place` begins the messages: the file and the key, or the file of votes.
+Counts have their own type, so that a table of labels, one for each teacher, cannot be mistaken for them and cost too little.
 """
 
 from __future__ import annotations

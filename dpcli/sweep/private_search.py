@@ -1,8 +1,11 @@
 """A private hyperparameter search. It releases the best trial if all trials succeed, and nothing otherwise.
 
-The number of trials is drawn at random and is secret, like all trials but the best; the theorem of repeat-and-select prices the search as a
-whole (repeat_and_select.py). So a trial that fails must not be replaced or skipped, and an interrupted search continues with the trials
-that were drawn at its start.
+A *trial* is a training run with a setting that is drawn at random (sweep_trials.py). The number of trials is random and secret, like all
+trials but the best; the theorem of repeat-and-select prices the search as a whole (mechanisms/choice/repeat_and_select.py). So a trial that
+fails must not be replaced or skipped, and an interrupted search continues with the trials that were drawn at its start.
+
+The *state* of a search is the table in search.json: the fingerprint of the plan, the key of the charge in the ledger ("charge"), the number
+of the setting of each trial ("draws": [2, 0, 1], until the best is released), and the best trial ("chosen", once all trials have ended).
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
         if "draws" in state and "chosen" not in state:
             failures = _make_trials(plan, processes, state_file, state)
             if failures:
-                return PrivateSelection(plan, "", None, None, plan.folder, failures)
+                return PrivateSelection(plan, None, None, None, plan.folder, failures)
         if "draws" in state:
             _release_best(plan, state_file, state)
             charges.commit(state["charge"])
@@ -146,7 +149,7 @@ def _release_best(plan: SweepPlan, state_file: str, state: dict[str, Any]) -> No
 def _selection(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> PrivateSelection:
     """Return the result of a search, given the saved choice; None means that no trial was drawn."""
     if chosen is None:
-        return PrivateSelection(plan, "", None, None, plan.folder)
+        return PrivateSelection(plan, None, None, None, plan.folder)
     return PrivateSelection(
         plan, chosen["metric"], chosen["value"], plan.variants[chosen["variant"]], os.path.join(plan.folder, BEST)
     )

@@ -1,7 +1,8 @@
-"""The settings that a sweep tries, which are the combinations of a grid, or single settings.
+"""The settings that a sweep tries: the combinations of a grid, or single settings.
 
-A setting changes values of the pipeline file. A dotted key, such as "mechanism.sgd.epochs", names a value. The file with the changes is
-checked for each setting.
+A *setting* changes values of the pipeline file. A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]]
+entry named sgd, and has the *path* ("mechanism", 0, "epochs") in the file. The file with the changes is checked for each setting, and a
+problem is reported, as a *finding*, at its *place* in the [sweep] table: ("sweep", "grid", "mechanism.sgd.epochs", 1) is the second value.
 """
 
 from __future__ import annotations

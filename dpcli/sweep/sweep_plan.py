@@ -254,7 +254,7 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The runs of a setting at one epsilon.
+    """The measured runs of one variant, which has a row of its own in the table of results.
 
     Attributes:
         values: Values of the metric, one for each completed run.
@@ -291,7 +291,7 @@ class MeasuredSweep:
     """The result of a sweep.
 
     Attributes:
-        metric: Name of the metric; "" if no run has ended.
+        metric: Name of the metric; "" if no run has ended, as in the JSON document.
     """
 
     plan: SweepPlan
@@ -318,14 +318,14 @@ class PrivateSelection:
     """The result of a private search.
 
     Attributes:
-        metric: Name of the metric; "" if there is no best trial.
-        value, variant: Metric and variant of the best trial; None if a trial failed, or if the number of trials was drawn as 0.
+        metric, value, variant: Metric of the best trial, its value, and the trial's variant. All are None if a trial failed, or if the
+            number of trials was drawn as 0.
         folder: Folder of the best trial, or else of the search.
         failures: Messages of failed trials.
     """
 
     plan: SweepPlan
-    metric: str
+    metric: str | None
     value: float | None
     variant: Variant | None
     folder: str

@@ -1,7 +1,8 @@
 """The runs of a sweep. Several processes make them, and each result is saved when its run ends, so that a sweep can be resumed.
 
-A ledger is charged before a run starts, and a resumed sweep needs the same ledger. If a process dies, its run is lost. If the sweep is
-interrupted, all runs in progress are lost.
+A *job* is one training run of a variant (sweep_plan.py), which a worker process makes (worker.py). A ledger is charged before a run starts,
+or before the first trial of a private search, and a resumed sweep needs the same ledger. If a process dies, its run is lost; if the sweep
+is interrupted, all runs in progress are. A lost run stays charged, and is made and charged again.
 """
 
 from __future__ import annotations

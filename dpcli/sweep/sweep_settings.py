@@ -1,4 +1,8 @@
-"""The [sweep] table of a pipeline file."""
+"""The [sweep] table of a pipeline file: which training runs `dpcli sweep` makes, and how the choice among them is accounted for.
+
+setting.py reads the settings in `grid` or `setting`. `tuning` is required: the best of many runs depends on the private data, so that its
+epsilon is more than that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py).
+"""
 
 from __future__ import annotations
 

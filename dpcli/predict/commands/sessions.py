@@ -1,4 +1,8 @@
-"""The commands `dpcli generate` and `dpcli prompt`: sessions with the same options and the same dry run."""
+"""The commands `dpcli generate` and `dpcli prompt`: sessions with the same options and the same dry run.
+
+A session charges for all of its texts or answers at its start; run again with --resume, it continues (prediction_session.py). Each command
+passes `run_session` the functions that make its plan, its outcome and their documents.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""The writer of private texts, which writes token by token, and the batches of private contexts from which it writes.
+"""The writer of private texts, token by token, and the batches of private contexts from which it writes.
 
-A change of one unit's texts affects one batch.
+A *context* is the file's template around one private text, and a *batch* the contexts of one share of the units, by a hash of each unit: so
+a change of one unit changes one batch. For each token, the model is asked about the public context (the prompt) and about every context of
+the batch; private_tokens.py says what is drawn from the answers. If the model or the tokenizer fails on a private text, its context
+contributes nothing, as an error would reveal something about the text.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def label_document(outcome: SessionOutcome) -> Document:
     data = {
         **setting(plan),
         "private": transcript.private,
-        "run": transcript.run,
+        "run": transcript.session.run,
         "folder": plan.folder,
         **counts(transcript),
         "there": outcome.queries,

@@ -50,7 +50,7 @@ def fit_document(outcome: FitOutcome) -> Document:
         "schema": "dpcli/pmixed-fit/v1",
         **rows_data(plan),
         "models": count,
-        "folder": outcome.folder,
+        "folder": plan.folder,
         "run": outcome.fit.session.run,
         "mode": plan.pmixed.mode,
         "tokens": plan.tokens,
@@ -58,7 +58,7 @@ def fit_document(outcome: FitOutcome) -> Document:
         "result": result(plan),
         "exit_code": 0,
     }
-    text = f"{count} models are fine-tuned, one for each shard; they are in {shown(outcome.folder)}"
+    text = f"{count} models are fine-tuned, one for each shard; they are in {shown(plan.folder)}"
     return Document(text, data, "pass" if plan.account else "warn", notes=details, details=details)
 
 

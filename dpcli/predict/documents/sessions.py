@@ -66,7 +66,7 @@ def generate_document(outcome: GenerationOutcome) -> Document:
     plan, account = outcome.plan, outcome.plan.account
     written = f"{_texts(len(outcome.written))} written, {outcome.taken:,} of {plan.texts:,} in all"
     headline = f"{guarantee(account)}: {written}"
-    details = (*window_note(plan), f"texts and statement are in {shown(outcome.folder)}")
+    details = (*window_note(plan), f"texts and statement are in {shown(plan.folder)}")
     private_data = {}
     if outcome.private is not None:
         private_data = {"private_tokens": outcome.private, "cut": outcome.cut}
@@ -80,8 +80,8 @@ def generate_document(outcome: GenerationOutcome) -> Document:
         "taken": outcome.taken,
         **private_data,
         "texts": plan.texts,
-        "folder": outcome.folder,
-        "run": outcome.run,
+        "folder": plan.folder,
+        "run": outcome.session.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
@@ -126,7 +126,7 @@ def prompt_document(outcome: PromptOutcome) -> Document:
     details = (
         f"the prompt has {len(student.demonstrations):,} demonstrations{agreement}",
         *window_note(plan),
-        f"labels, prompt and statement are in {shown(outcome.folder)}",
+        f"labels, prompt and statement are in {shown(plan.folder)}",
     )
     if outcome.waiting:
         details += (f"{outcome.waiting:,} texts were not labelled, as no query or answer is left",)
@@ -142,8 +142,8 @@ def prompt_document(outcome: PromptOutcome) -> Document:
         "agreement": student.agreement,
         "accuracy": outcome.accuracy,
         "accuracy_without_demonstrations": outcome.accuracy_without_demonstrations,
-        "folder": outcome.folder,
-        "run": outcome.run,
+        "folder": plan.folder,
+        "run": outcome.session.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }

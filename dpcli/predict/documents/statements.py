@@ -124,7 +124,7 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitise
     machine = {
         **setting(plan),
         "private": transcript.private,
-        "run": transcript.run,
+        "run": transcript.session.run,
         **counts(transcript),
         "sanitised": sanitised_data(plan, sanitised),
     }

@@ -1,7 +1,8 @@
 """The protocols of language models and vocabularies, and checks of the answers of models that users have written.
 
-A model is asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message
-of an error or warning about private values is never shown, as it may quote a record.
+pmixed, prompt and generate ask models through these functions, whether the model is dpcli's own, of transformers, or a user's. A model is
+asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message of an error
+or warning about private values is never shown, as it may quote a record.
 
 Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content: the SHA-256 of a
 model's weights or counts if it shows them (`numbers`), and its answers after some contexts otherwise. The content may include digests of a
@@ -181,7 +182,7 @@ def require_forgetful(model: LanguageModel, earlier: Array, context: Tokens, pla
 
 
 def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
-    """Return the content of a public model, and of its vocabulary if it is given, as text.
+    """Return the content of a public model, and of its vocabulary if it is given, as text: "9f0c...; vocabulary 51a7... e208...".
 
     Raises:
         InputError: If the model fails, or gives two answers to the same context.

@@ -31,14 +31,15 @@ class Transcript:
     """The content of a transcript.
 
     Attributes:
-        private: Whether the noise is secret. Seeded noise is not.
+        private: Whether the noise is secret. Noise from --insecure-seed is not.
         queries: Queries that were charged, in their order.
         answered: Queries whose answer was charged.
         labels: Released labels, by query.
         ended: Queries that have an outcome.
         predictions: Predictions of the student for a query before it was asked, by query.
         reinforced: Labels that the student itself predicted, by query.
-        sanitised: Line about the release of the cost given the votes; None if there is no such line.
+        sanitised: Line about the release of the cost given the votes (vote_release.py); None if there is no such line.
+        closed: Whether the session has ended, so that no further query is put.
     """
 
     session: Session
@@ -51,11 +52,6 @@ class Transcript:
     reinforced: dict[int, int] = field(default_factory=dict)
     sanitised: dict[str, Any] | None = None
     closed: bool = False
-
-    @property
-    def run(self) -> str:
-        """Return the name of the run in a ledger."""
-        return self.session.run
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -1,6 +1,8 @@
-"""The fit of an ensemble by `dpcli pmixed fit`: one model for each shard, fine-tuned without noise.
+"""The fit of an ensemble by `dpcli pmixed fit`: one model for each shard of the private texts, fine-tuned without noise.
 
-The models are private, and are used only to draw tokens. All tokens that may ever be drawn are charged before any model is fitted.
+The models are private: only tokens that are drawn from them are released (model_ensemble.py). All tokens that may ever be drawn are charged
+before any model is fitted. The folder of a fit has the session (run.json), the learnt parameters of each model (shard-0000.model, ...) and,
+written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
 """
 
 from __future__ import annotations
@@ -62,7 +64,6 @@ class FitOutcome:
 
     plan: PmixedPlan
     fit: Fit
-    folder: str
     resumed: int
 
 
@@ -103,7 +104,7 @@ def fit(
         commit(session, ledger)
         digests = tuple(digest_of(model_file(plan.folder, shard)) for shard in range(len(shards)))
         replace_file(fitted_file, json.dumps({"run": session.run, "models": digests}).encode(), 0o600)
-    return FitOutcome(plan, Fit(session, digests), plan.folder, resumed)
+    return FitOutcome(plan, Fit(session, digests), resumed)
 
 
 def _teach_remaining(plan: PmixedPlan, processes: ShardProcesses, records: list[Records], report: Report) -> int:

@@ -1,6 +1,8 @@
 """The ensemble that answers prompts: for each token, models are drawn, each is projected, and the token is drawn from their average.
 
-Each token is counted durably before it is drawn.
+The *ensemble* is the public model and one fitted model for each shard of the private texts (ensemble_fit.py). A *projection* moves a
+model's probabilities close to the public ones (projection.py), which bounds what one shard can change. A *mode* is a protocol of
+projecting: `Sound` has the guarantee, `Paper` is the published protocol, which has none. Each token is counted durably before it is drawn.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The work of the shard processes: a call of a method of the public side.
+    """The work of the shard processes: a call of a method of the public side (public_side.py), such as `learn`, on private arguments.
 
     The public side is built once, in the process from which the others are forked.
     """

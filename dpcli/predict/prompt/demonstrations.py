@@ -1,6 +1,8 @@
 """Demonstrations in prompts: the private ones of each teacher, and the public ones of the student.
 
-No message quotes a text.
+A *demonstration* is a labelled text that a prompt shows to a language model before the text to label. A teacher's demonstrations come from
+its shard of the private data alone. The student's are public texts with the labels that noisy votes released, so that choosing among them
+costs no privacy. No message quotes a text.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dpcli.sessions.priced import fingerprint
 
 
 class Demonstration(NamedTuple):
-    """A text with the number of its label."""
+    """A text with the number of its label among the declared labels."""
 
     text: str
     label: int
@@ -31,7 +33,7 @@ class Demonstration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """Texts with their labels and owners. A label is its number among the declared labels."""
+    """Texts with their labels, as numbers among the declared labels, and owners; each text is its own owner if the file names none."""
 
     texts: tuple[str, ...]
     labels: tuple[int, ...]

@@ -1,6 +1,8 @@
-"""Labellers of prompts: a language model, or a function written by the user.
+"""Labellers: what gives a prompt its label, a language model or a function written by the user.
 
-A language model labels a prompt by the largest probability among the first tokens of the labels' words. No message quotes a prompt.
+The teachers of `dpcli prompt` use it on prompts with private demonstrations (prompt_teachers.py), and the choice of the student's prompt on
+public ones. A language model labels a prompt by the largest probability among the first tokens of the labels' words (`verbalizers`). No
+message quotes a prompt.
 """
 
 from __future__ import annotations

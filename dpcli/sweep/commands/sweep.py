@@ -1,4 +1,8 @@
-"""The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon."""
+"""The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon, or search the settings privately.
+
+The plan (sweep_plan.py) has one training run or more for each setting at each epsilon. With public tuning all of them are shown
+(sweep_runs.py); a private search shows the best alone (private_search.py).
+"""
 
 from __future__ import annotations
 

@@ -94,14 +94,14 @@ def search_document(selection: PrivateSelection) -> Document:
         **_sweep_data(selection.plan),
         "schema": SEARCH_SCHEMA,
         "exit_code": 0,
-        "metric": selection.metric or None,
+        "metric": selection.metric,
         "value": value,
         "setting": None if variant is None else _setting_data(variant),
         "folder": selection.folder,
         "result": _result_data(first),
     }
     notes = (*_search_notes(selection), SECRECY)
-    if variant is None or value is None:
+    if variant is None or value is None or selection.metric is None:
         headline = f"the number of trials was drawn as 0, so nothing is released, at the same cost: {guarantee}"
         return Document(headline, data, "pass", notes=notes, details=notes)
     row = (f"{variant.epsilon:g}", variant.setting.label, f"{value:.4f}")
