@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved_pipeline
 from dpcli.audit.audit_result import Audit, AuditKind
-from dpcli.audit.audit_settings import DEFAULT_SETTINGS, AuditSettings, read_settings, with_flags
+from dpcli.audit.audit_settings import AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.evidence import Evidence, read_evidence
 from dpcli.audit.noise_statistics import noise_power
@@ -154,7 +154,7 @@ def audit_request(
     """
     processes = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
-        return AuditRequest(with_flags(DEFAULT_SETTINGS, flags), None, epsilon, delta, correct, processes, progress)
+        return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
     data = read_bytes(path)
     pipeline = solved_pipeline(data, path)
     settings = with_flags(read_settings(data, path), flags)

@@ -124,9 +124,6 @@ class AuditSettings:
             yield ("function",), "scores for an audit of one run", "a function"
 
 
-DEFAULT_SETTINGS = AuditSettings()
-
-
 def read_settings(data: bytes, path: str) -> AuditSettings:
     """Return the [audit] table of a file, or the default settings if the file has none.
 
@@ -137,7 +134,7 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
         InvalidFile: The file has problems, each reported at its place.
     """
     table = section(data, path, "audit")
-    return table if isinstance(table, AuditSettings) else DEFAULT_SETTINGS
+    return table if isinstance(table, AuditSettings) else AuditSettings()
 
 
 def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:

@@ -49,16 +49,7 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 
 
 class PostgresQueries:
-    """A count of answers in a PostgreSQL database.
-
-    Args:
-        url: postgresql://user@host/database#name, with the name of the count.
-        identity: Fingerprint of the session whose answers are counted.
-        total: Number of answers that may be granted in all.
-        new: Whether to make the count if there is none. If False, a missing count is a LedgerError.
-        seconds: Longest wait for locks and answers of the server, in seconds.
-        counted_noun: Plural noun for the answers, for messages.
-    """
+    """A count of answers in a PostgreSQL database. The arguments are those of `open_queries`, whose place is here `url`."""
 
     def __init__(
         self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS

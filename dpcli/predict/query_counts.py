@@ -78,14 +78,7 @@ class Count:
             )
 
     def after(self, count: int, place: str, counted_noun: str = ANSWERS) -> int:
-        """Return the number of granted answers after `count` more.
-
-        Args:
-            counted_noun: Plural noun for the answers, for messages.
-
-        Raises:
-            Denied: If fewer answers are left.
-        """
+        """Return the number of granted answers after `count` more. Raises Denied, in words with `counted_noun`, if fewer are left."""
         left = self.total - self.taken
         if count <= left:
             return self.taken + count

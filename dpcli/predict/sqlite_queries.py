@@ -110,17 +110,9 @@ class Row:
 
 
 class SqliteQueries:
-    """The count in the file at `path`, which must exist. Only `create` makes such a file.
+    """The count in the file at `path`, which must exist: only `create` makes such a file. The arguments are those of `open_queries`.
 
-    Args:
-        identity: Identity of the session whose answers are counted.
-        total: Number of answers that may be granted in all.
-        moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.
-        seconds: Longest wait for the lock of another process, in seconds.
-        counted_noun: Plural noun for the answers, for messages.
-
-    Raises:
-        LedgerError: If the count cannot be relied on.
+    Raises LedgerError if the count cannot be relied on.
     """
 
     def __init__(

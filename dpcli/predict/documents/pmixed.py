@@ -2,7 +2,7 @@
 
 The cost is that of all tokens of the file together, whether they are drawn or not. `account` shows it for two changes of the data: a shard
 that is replaced, and a shard that is removed. The drawn text is the only value here that the private texts decide. The claim of the
-published protocol must never appear without NOT_DP beside it.
+published protocol must never appear without NO_GUARANTEE beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ COUNTED_IN_FOLDER = (
     "tokens are counted in that folder, and a restored older copy of it cannot be detected: protect the folder like a ledger"
 )
 PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything computed from them"
-NOT_DP = NO_GUARANTEE
 NOTES = (
     "replace-shard: a record or a unit is added, removed or changed, which replaces the model of one shard",
     "remove-shard: a whole shard is added or removed, as the unit of privacy is a shard",
@@ -37,7 +36,7 @@ def guarantee(plan: PmixedPlan) -> str:
         return f"{plan.tokens:,} tokens in all: {account_report.headline_of_run(plan.account)}"
     assert plan.published is not None
     claim = f"claimed epsilon {plan.published.epsilon:g} at delta = {plan.published.delta!r} for {plan.tokens:,} tokens"
-    return f"{claim}: {NOT_DP}"
+    return f"{claim}: {NO_GUARANTEE}"
 
 
 def fit_document(outcome: FitOutcome) -> Document:
@@ -241,7 +240,7 @@ def _claim_document(plan: PmixedPlan) -> Document:
         "result": None,
         "exit_code": 3,
     }
-    notes = (NOT_DP, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order')
+    notes = (NO_GUARANTEE, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order')
     table = Table(title, columns, rows, frozenset({0, 1}))
     sheet = Sheet(columns, tuple(radius_of.items()))
-    return Document(headline, data, "unknown", (table,), notes, exit_code=3, why=NOT_DP, sheet=sheet)
+    return Document(headline, data, "unknown", (table,), notes, exit_code=3, why=NO_GUARANTEE, sheet=sheet)

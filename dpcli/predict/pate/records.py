@@ -163,7 +163,7 @@ def queries_digest(inputs: Array) -> str:
     return digest_of([("queries", inputs)])
 
 
-def test_records(pate: Pate, path: str) -> Records | None:
+def public_test_records(pate: Pate, path: str) -> Records | None:
     """Return the records on which the student is tested; None if the file names none, or all held-out records are queries.
 
     Raises InputError if the records cannot be read.

@@ -107,13 +107,6 @@ class Paper:
         return self._radii[drawn]
 
 
-def mode_of(plan: PmixedPlan) -> Mode:
-    """Return the mode that the file states."""
-    if plan.published is not None:
-        return Paper(plan.published)
-    return Sound(plan.spec.radius, PROJECTIONS[plan.pmixed.projection])
-
-
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
     """Return probabilities at a temperature, along the last axis."""
     with np.errstate(all="ignore"):  # Invalid answers, such as NaN, stay invalid and are handled later.
@@ -140,7 +133,10 @@ class Ensemble:
 
     @cached_property
     def mode(self) -> Mode:
-        return mode_of(self.plan)
+        """Return the mode that the file states."""
+        if self.plan.published is not None:
+            return Paper(self.plan.published)
+        return Sound(self.plan.spec.radius, PROJECTIONS[self.plan.pmixed.projection])
 
     def token(self, context: Tokens, stream: Stream) -> int:
         """Draw the participating models, and then a token after a context from their average."""

@@ -7,7 +7,7 @@ also answers from a separate process, so that it cannot affect the answers of an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -128,20 +128,13 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model that computes its answer about one context in another process.
-
-    Attributes:
-        begun: Whether the process got the question; False if the process has ended.
-    """
+    """A model in another process that is computing its answer about one context (`start_answer`). The answer can be read once."""
 
     vocabulary: int
     context: int
     process: ResidentProcess
-    begun: bool
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
-        if not self.begun:
-            raise InputError(ANSWERING_KILLED)
         return np.asarray(self.process.answer())
 
 
@@ -152,11 +145,9 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
     """
     if not isinstance(model, FittedModel):
         return model
-    try:
+    with suppress(InputError):  # If the process has ended, reading its answer raises the same error.
         model.process.ask(partial(_next_token, contexts=[context]))
-    except InputError:
-        return PendingAnswer(model.vocabulary, model.context, model.process, False)
-    return PendingAnswer(model.vocabulary, model.context, model.process, True)
+    return PendingAnswer(model.vocabulary, model.context, model.process)
 
 
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:

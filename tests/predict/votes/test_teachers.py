@@ -17,14 +17,13 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.pate.learners import train_learner
+from dpcli.predict.pate.learners import learner_of
 from dpcli.predict.pate.pate_plan import Pate, plan_of
-from dpcli.predict.pate.records import Records, query_inputs, shards, test_records
+from dpcli.predict.pate.records import Records, public_test_records, query_inputs, shards
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.predict.samples import GNMAX, written
 
-test_records.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 
 
@@ -122,7 +121,7 @@ def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, sourc
 def test_a_built_in_model_that_fails_is_told_without_a_record(model: str) -> None:
     records = Records(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [1.0, 2.0]]), np.array([0, 1, 1]))
     with pytest.raises(InputError, match="may quote a private record"):
-        train_learner(model, records, 3, 8, "a.toml").probabilities(records.inputs)
+        learner_of(model, 3, 8, "a.toml")(records).probabilities(records.inputs)
 
 
 def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
@@ -185,7 +184,7 @@ def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path
     chosen = pate(queries="held-out", held_out=0.25, pool=30, test="held-out")
     path = stored(tmp_path, arrays())
     taught = set().union(*members(shards(chosen, ADD, path)))
-    session, tested = query_inputs(chosen, path), test_records(chosen, path)
+    session, tested = query_inputs(chosen, path), public_test_records(chosen, path)
     assert tested is not None and (len(session), len(tested), len(taught)) == (30, 45, 225)
     sets = [taught, {row.tobytes() for row in session}, {row.tobytes() for row in tested.inputs}]
     assert sum(map(len, sets)) == 300 and not sets[0] & sets[1] and not sets[1] & sets[2] and not sets[0] & sets[2]
@@ -194,7 +193,7 @@ def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path
 def test_a_shard_of_one_label_or_of_none_votes_all_the_same() -> None:
     inputs = np.ones((4, 2))
     for labels, label in (([2, 2, 2, 2], 2), ([], 0)):
-        teacher = train_learner("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
+        teacher = learner_of("logistic", 3, 8, "a.toml")(Records(inputs[: len(labels)], np.array(labels, dtype=int)))
         assert teacher.probabilities(inputs).argmax(axis=1).tolist() == [label] * 4
 
 
@@ -556,7 +555,7 @@ def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
     (tmp_path / "odd_learner.py").write_text(ODD.replace("{when}", when))
     records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
     with pytest.raises(InputError) as raised:
-        train_learner("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
+        learner_of("odd_learner:learn", 2, 8, str(tmp_path / "a.toml"))(records).probabilities(np.zeros((3, 2)))
     assert "4711" not in str(raised.value) and not recwarn.list
 
 
