@@ -95,8 +95,7 @@ def statistics(draws: Draws) -> Iterator[Statistic]:
 def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
     """Return the check with the smallest p-value, corrected for the number of checks (Bonferroni).
 
-    Args:
-        more: Number of further checks that are not in the list, because their p-values are not smaller.
+    `more` further checks were made, and left out of the list because their p-values are not smaller.
     """
     least = min(checks)
     return NoiseCheck(min(1.0, least.p * (len(checks) + more)), least.where)
@@ -113,11 +112,7 @@ def chi_square(squares: Array | float, count: Array | float) -> Array:
 
 
 def detectable_factor(count: int, level: float) -> float:
-    """Return the smallest factor x such that a test detects noise divided by x with probability DETECTION_PROBABILITY.
-
-    Args:
-        count: Number of entries that are tested.
-    """
+    """Return the smallest x such that a test of `count` numbers detects noise divided by x with probability DETECTION_PROBABILITY."""
     low, high = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
     return math.sqrt(high / low) if low > 0.0 else math.inf
 

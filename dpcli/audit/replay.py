@@ -111,11 +111,7 @@ class Pair:
 
 
 def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
-    """Return copies of the steps of a program.
-
-    Args:
-        program: Name of the program, for messages.
-        steps: Value that the program returned.
+    """Return copies of the steps that a program, named `program` in messages, returned.
 
     Raises:
         InputError: The program raised an error, returned no step, or returned a value that is not a Step.
@@ -390,11 +386,7 @@ def _excess_probability(trials: int, rate: float, drawn: int) -> float:
 
 
 def draw_count_power(trials: int, rate: float, level: float) -> str:
-    """Return in words how much too often records must be drawn for a test at this level to detect it.
-
-    Args:
-        trials: Number of steps times number of records.
-    """
+    """Return in words how much too often records must be drawn for a test at this level to detect it, in steps times records trials."""
     threshold = least_count(trials, lambda count: count > 0 and _excess_probability(trials, rate, count) <= level)
     if threshold > trials:
         return "nothing"

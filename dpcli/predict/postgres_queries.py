@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,21 +95,22 @@ class PostgresQueries:
 
     def _make(self) -> None:
         """Make the schema and the row in one transaction. If another process does so at the same time, try again."""
-        errors = driver().errors
-        made_by_another = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject)
         for _ in range(ATTEMPTS):
-            try:
+            with suppress(_Raced):
                 with self._transaction() as connection:
-                    try:
-                        if connection.execute(INSTALLED).fetchone() is None:
-                            connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
-                        connection.execute(ADD, (self._name, self._identity, self.total))
-                    except made_by_another as error:
-                        raise _Raced from error
+                    self._add(connection)
                 return
-            except _Raced:
-                continue
         raise LedgerError(f"{self._place}: other processes kept making a count here at the same time; {WRITTEN}")
+
+    def _add(self, connection: Any) -> None:
+        """Make the schema and the row, unless they exist. Raises _Raced if another process is making them."""
+        errors = driver().errors
+        try:
+            if connection.execute(INSTALLED).fetchone() is None:
+                connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
+            connection.execute(ADD, (self._name, self._identity, self.total))
+        except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject) as error:
+            raise _Raced from error
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -129,7 +130,10 @@ class _Raced(Exception):
 
 
 def split_name(url: str) -> tuple[str, str]:
-    """Return a URL without its name, and the name. Raises InputError, which quotes no part of the URL, if there is no valid name."""
+    """Return a URL without its name, and the name: ".../database#a" -> (".../database", "a").
+
+    Raises InputError, which quotes no part of the URL, as it may hold a password, if there is no valid name.
+    """
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:
         raise InputError(

@@ -90,13 +90,7 @@ class Count:
 
 
 class LedgerQueries:
-    """The count in the ledger that was charged for a run.
-
-    Args:
-        run: Run that was charged for all answers.
-        total: Number of answers that may be granted in all.
-        count_name: Name of the count in the ledger.
-    """
+    """The count of a session in the ledger that was charged for its run, under the name `count_name`."""
 
     def __init__(self, ledger: Ledger, run: str, total: int, count_name: str) -> None:
         self._ledger, self._run, self.total, self._count_name = ledger, run, total, count_name

@@ -73,11 +73,7 @@ SHARD_PREMISES: Premises = (
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """Return the shard of a unit, from 0 to shards - 1, by a hash of its name.
-
-    Args:
-        salt: Public text. Another salt gives other shards.
-    """
+    """Return the shard of a unit, from 0 to shards - 1, by a hash of its name. Another salt, a public text, gives other shards."""
     type_name = "number" if isinstance(unit, int) else "text"
     digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(digest[:16], "big") % shards
@@ -108,10 +104,9 @@ def shards_of_texts(
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
-    """Raise InputError under replace-one, as the shards of both units would change, while the cost covers one changed shard.
+    """Raise InputError under replace-one if the file names owners or shards, by `key`.
 
-    Args:
-        key: Key of the file that names the owner, or the shard, of each record.
+    A replaced unit would leave its shard, and the new one may enter another: two shards would change, while the cost covers one.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(

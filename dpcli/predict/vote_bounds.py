@@ -62,8 +62,7 @@ def log_q_laplace(counts: Counts, scale: float) -> Array:
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
     """Return log of upper bounds on the probabilities that the noisy largest count is at least and below the threshold, (n,) each.
 
-    Args:
-        largest: (n,) whole numbers of votes, as the analysis of the sensitivity requires.
+    `largest` are (n,) whole numbers of votes, as the analysis of the sensitivity requires.
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma

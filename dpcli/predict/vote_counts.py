@@ -45,11 +45,8 @@ class VoteCounts:
     def differences(self, first: int, predictions: Array) -> Array:
         """Return the largest difference between a count and the student's prediction, (k,), for the queries that start at `first`.
 
-        The predicted votes are rounded down. The difference is then a whole number >= 0 that changes by at most one if one vote changes, as
-        the analysis given the votes requires.
-
-        Args:
-            predictions: (k, m) predicted probabilities of labels.
+        The predictions are (k, m) probabilities of labels. The predicted votes are rounded down. The difference is then a whole number >= 0
+        that changes by at most one if one vote changes, as the analysis given the votes requires.
         """
         counts = self.counts[first : first + len(predictions)]
         predicted_counts = np.floor(self.teachers * predictions)
@@ -78,7 +75,7 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
 
 
 def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
-    """Return the vote counts of a table of labels.
+    """Return the vote counts of a table of labels: the labels (0, 2, 2) of three teachers are the counts (1, 0, 2) of three classes.
 
     Args:
         values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.

@@ -21,11 +21,7 @@ HALF = 26  # number of bits in each half of a weight; the halves are added up se
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
-    """Return the id of a token, drawn with probability proportional to e^score.
-
-    Args:
-        scores: (vocabulary,) finite scores.
-    """
+    """Return the id of a token, drawn with probability proportional to e^score. `scores` are (vocabulary,) finite numbers."""
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
@@ -42,10 +38,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform integer from 0 to limit - 1.
-
-    A number with as many bits as `limit` is drawn until it is below `limit`.
-    """
+    """Return a uniform integer from 0 to limit - 1. A number with as many bits as `limit` is drawn until it is below `limit`."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:

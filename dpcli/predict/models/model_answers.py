@@ -90,11 +90,7 @@ class Vocabulary(Protocol):
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of private values. If the function raises, raise InputError without the original message.
-
-    Args:
-        target: Name of the function, for the message.
-    """
+    """Return the result of a function of private values. If it raises, raise InputError, which names `target` and not what it raised."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)

@@ -152,9 +152,8 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
     """Return the named columns of a file, or the same number of lists from a function.
 
     Args:
-        source: File or function of the texts.
         names: Columns to return, the column of texts first.
-        endings: File types to name in the message.
+        endings: File types that the command reads, for the message.
 
     Raises:
         InputError: If a column is missing in a row, or the function does not return such lists.

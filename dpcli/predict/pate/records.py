@@ -1,8 +1,8 @@
 """Records of a [pate] table: the private records of each teacher, and the queries and test records, which the file declares public.
 
-All private records of a unit go to one teacher (`shards`), so that one change of a unit retrains one teacher. *Held-out* records are a
-share of the private data that the file declares public. No error message quotes a record. `path` is the path of the pipeline file: relative
-names start from its folder, and most messages begin with it.
+All private records of a unit go to one teacher (`records_by_teacher`), so that one change of a unit retrains one teacher. *Held-out*
+records are a share of the private data that the file declares public. No error message quotes a record. `path` is the path of the pipeline
+file: relative names start from its folder, and most messages begin with it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Records:
         return Records(self.inputs[indices], self.labels[indices])
 
 
-def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
+def records_by_teacher(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     """Return the private records of each teacher, without those that are held out as public.
 
-    All records of a unit go to one teacher. A teacher may have none. The file states the shard of each record, or else a hash of the
-    unit's name chooses it. If the file names no units, each record is a unit (see `_record_names`).
+    A teacher may have no records. The key `shards` states the shard of each record, or else a hash of the unit's name chooses it. If the
+    file names no units, each record is a unit (see `_record_names`).
 
     Raises:
         InputError: If the records, their units or their stated shards cannot be used, or the stated shards split a unit.

@@ -22,7 +22,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
-from dpcli.predict.pate.records import Records, query_inputs, shards
+from dpcli.predict.pate.records import Records, query_inputs, records_by_teacher
 from dpcli.predict.pate.vote_files import refuse_other_votes, write_votes
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
@@ -125,7 +125,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
 def _shards_and_queries(plan: VotingPlan) -> tuple[list[Records], Array]:
     """Return the records of each shard, and the inputs of the queries. Raises InputError if their widths differ."""
     queries = query_inputs(plan.pate, plan.path)
-    shard_records = shards(plan.pate, plan.pipeline.privacy.adjacency, plan.path)
+    shard_records = records_by_teacher(plan.pate, plan.pipeline.privacy.adjacency, plan.path)
     if any(len(records) and records.inputs.shape[1] != queries.shape[1] for records in shard_records):
         raise InputError(f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}")
     return shard_records, queries

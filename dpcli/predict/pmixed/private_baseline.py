@@ -1,8 +1,9 @@
-"""A single differentially private language model at the same epsilon, as a baseline for an ensemble.
+"""A single differentially private language model at the same epsilon, with which `dpcli pmixed evaluate` compares an ensemble.
 
 An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit are a vector that is clipped in L2
 norm. The sum of the vectors gets Gaussian noise. Counts that may consist of noise only are dropped, which is post-processing. A transformer
-has one adapter that is trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed afterwards.
+has one adapter that is trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed afterwards. Nothing of
+either model is released or charged; the figures are for the operator (ensemble_evaluation.py).
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text
 def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
     """Return the records in an order that alternates between labels, so that the first few have many different labels.
 
-    The records of one label keep their order.
+    The records of one label keep their order: records with the labels 0, 0, 0, 1, 1 are returned as 0, 1, 0, 1, 0.
     """
     queues = [[record for record in records if record.label == label] for label in range(labels)]
     return [record for turn in zip_longest(*queues) for record in turn if record is not None]

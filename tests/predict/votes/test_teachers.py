@@ -19,7 +19,7 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.pate.learners import learner_of
 from dpcli.predict.pate.pate_plan import Pate, plan_of
-from dpcli.predict.pate.records import Records, public_test_records, query_inputs, shards
+from dpcli.predict.pate.records import Records, public_test_records, query_inputs, records_by_teacher
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.predict.samples import GNMAX, written
@@ -80,8 +80,8 @@ def test_a_file_is_refused_where_one_change_could_move_two_votes(
     by_unit, several = "units" in keys, 0
     for place in (0, 100, 200):
         neighbour = changed(adjacency, by_unit or most > 1, complete, place)
-        before = members(shards(pate(**keys), adjacency, stored(tmp_path, complete)))
-        after = members(shards(pate(**keys), adjacency, stored(tmp_path, neighbour)))
+        before = members(records_by_teacher(pate(**keys), adjacency, stored(tmp_path, complete)))
+        after = members(records_by_teacher(pate(**keys), adjacency, stored(tmp_path, neighbour)))
         several += sum(one != other for one, other in zip(before, after, strict=True)) > 1
     if several:
         with pytest.raises(InputError, match=r"the shards of both change|the column that names each record's owner"):
@@ -126,14 +126,14 @@ def test_a_built_in_model_that_fails_is_told_without_a_record(model: str) -> Non
 
 def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
     owner = np.where(np.arange(300) % 2 == 0, 0.0, -0.0)
-    answer = shards(pate(units="owner"), ADD, stored(tmp_path, {**arrays(), "owner": owner}))
+    answer = records_by_teacher(pate(units="owner"), ADD, stored(tmp_path, {**arrays(), "owner": owner}))
     assert sorted(map(len, answer))[-2:] == [0, 300]
 
 
 def test_shards_hold_every_record_once_and_every_unit_whole(tmp_path: Path) -> None:
     complete = arrays()
     for keys in ({"units": "owner"}, {"units": "owner", "shards": "home"}, {}):
-        answer = shards(pate(**keys), ADD, stored(tmp_path, complete))
+        answer = records_by_teacher(pate(**keys), ADD, stored(tmp_path, complete))
         assert sum(map(len, answer)) == 300
         homes = {row.tobytes(): k for k, one in enumerate(answer) for row in one.inputs}
         if keys:
@@ -176,14 +176,14 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_data_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
     changes, keys, message = WRONG[name]
     with pytest.raises(InputError) as refused:
-        shards(pate(**keys), ADD, stored(tmp_path, {**arrays(), **changes}))
+        records_by_teacher(pate(**keys), ADD, stored(tmp_path, {**arrays(), **changes}))
     assert message in str(refused.value) and "secret" not in str(refused.value)
 
 
 def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path) -> None:
     chosen = pate(queries="held-out", held_out=0.25, pool=30, test="held-out")
     path = stored(tmp_path, arrays())
-    taught = set().union(*members(shards(chosen, ADD, path)))
+    taught = set().union(*members(records_by_teacher(chosen, ADD, path)))
     session, tested = query_inputs(chosen, path), public_test_records(chosen, path)
     assert tested is not None and (len(session), len(tested), len(taught)) == (30, 45, 225)
     sets = [taught, {row.tobytes() for row in session}, {row.tobytes() for row in tested.inputs}]
@@ -514,9 +514,9 @@ def test_the_shard_of_a_unit_depends_on_no_other_ones_name(odd: int, tmp_path: P
         "import numpy as np\nNAMES = list(range(40))\ndef data(): return np.arange(40.0)[:, None], np.zeros(40, int), NAMES\n"
     )
     session, path = pate(data="own_names:data", units="whose"), str(tmp_path / "a.toml")
-    before = members(shards(session, ADD, path))
+    before = members(records_by_teacher(session, ADD, path))
     sys.modules["own_names"].NAMES[0] = odd  # type: ignore[attr-defined]
-    after = members(shards(session, ADD, path))
+    after = members(records_by_teacher(session, ADD, path))
     assert sum(one != other for one, other in zip(before, after, strict=True)) <= 2  # of the unit that has another name
     assert all(
         {*one} - {np.zeros(1).tobytes()} == {*other} - {np.zeros(1).tobytes()} for one, other in zip(before, after, strict=True)
