@@ -1,8 +1,8 @@
-"""The result of an audit: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay.
+"""The result of an audit, whatever its kind: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay.
 
 `violated` is the verdict: a bound without further assumptions exceeds the claim, the curve is refuted, or a check failed. Bounds that
 assume something (`assumes`) are shown and never decide. `confidence` holds for all tests of an audit together, so that a true claim fails
-with at most the remaining probability.
+with at most the remaining probability. audit_run.py names the kinds, and documents/audit.py prints a result.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The power is stated in two ways. One is the epsilon that a perfect attack would 
 such that 90 % of audits detect a program with 1/x of its claimed noise.
 
 The noise factor assumes the strongest attack, which sees the released sum itself. The noise of the sum is chosen so that the claim is
-tight: Gaussian if delta > 0, and Laplace otherwise. The scores of gradient canaries have a known distribution, so
+tight: Gaussian if delta > 0, and Laplace otherwise. The scores of gradient canaries have a known distribution (gradient_scores.py), so
 their audits are simulated.
 """
 

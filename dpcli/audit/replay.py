@@ -1,10 +1,10 @@
 """Replay of a program on two neighbouring datasets with equal randomness. The sums before noise are compared step by step.
 
-Of DP-SGD, a *step* is the clipped sum of gradients of a batch, and the noise that is added to it. Between the two datasets the sums may
-differ by at most the declared sensitivity, the batches by the differing record, and the noise not at all; the noise itself is tested in
-noise_statistics.py. A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal generators on both
-datasets. Its draws must not depend on the differing record. A program that draws record by record therefore needs a placeholder (a mask)
-for the missing record.
+A *step* is a clipped sum over a batch of records, such as the gradients of DP-SGD, and the noise added to it. Between the two datasets the
+sums may differ by at most the declared sensitivity, the batches by the differing record, and the noise not at all; the noise itself is
+tested in noise_statistics.py. A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal
+generators on both datasets. Its draws must not depend on the differing record. A program that draws record by record therefore needs a
+placeholder (a mask) for the missing record.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the method of replays; the checks of the noise are not in that paper).
 """

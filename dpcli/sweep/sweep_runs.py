@@ -2,7 +2,7 @@
 
 A *job* is one training run of a variant (sweep_plan.py), which a worker process makes (worker.py). A ledger is charged before a run starts,
 or before the first trial of a private search, and a resumed sweep needs the same ledger. If a process dies, its run is lost; if the sweep
-is interrupted, all runs in progress are. A lost run stays charged, and is made and charged again.
+is interrupted, all runs in progress are. With public tuning, a lost run stays charged, and is made and charged again.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 mechanisms/prediction/private_decoding.py prices what is drawn here, and text_writer.py draws it: a *context* is a prompt around one private
 text, and a *batch* holds the contexts from which one text is written.
 
-Contributions. Let B be the public size of a batch (`references` in the file), which may differ from its number of contexts, and let u =
-clip / (2^20 B). For each token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are therefore
-exact. A missing context contributes 0.
+Contributions. Let B be the public size of a batch (`references` in the file), which may differ from its number of contexts, and let the
+unit u be clip / (2^20 B). For each token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are
+therefore exact. A missing context contributes 0.
 
 Scores. The score of a token is (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to
 the contributions of 8 B contexts, which does not increase its sensitivity. Rounding changes a weight e^score by a factor of at most e^h,

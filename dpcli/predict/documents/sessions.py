@@ -1,6 +1,7 @@
 """The documents that `dpcli generate` and `dpcli prompt` print: the plan, with its cost, and the outcome.
 
-The plan is public and known before any data are read. Written texts and noisy labels were paid for, so that they may be printed.
+A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of noisy labels:
+they were paid for, so that they may be printed.
 """
 
 from __future__ import annotations

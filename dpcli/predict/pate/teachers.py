@@ -1,6 +1,8 @@
-"""The fit of the teachers of `dpcli pate fit`.
+"""The fit of the teachers of `dpcli pate fit`: models that vote on the public queries, each trained on its own shard of private records.
 
-Each teacher learns from its shard alone, in a separate process, and votes on every query. Only the votes are saved.
+Each teacher learns in a process of its own (shard_processes.py) and labels every query. Only its labels are saved, in the folder
+`teachers`; its model is dropped. made.json there has a digest of the data, the learner and the queries: as long as it is the same, a
+teacher whose labels are saved is not fitted again. Nothing is charged, as nothing is released: votes are as private as the records.
 
 torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each process fits some of the teachers, and
 writes their votes to a folder that all processes share. The first process locks the folder, decides which teachers are to be fitted, and

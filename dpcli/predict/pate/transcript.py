@@ -1,8 +1,15 @@
-"""The transcript of a voting session: what was charged and what was answered. Each line is durable before the session continues.
+"""The transcript of a voting session (pate_session.py): what was charged and what was answered.
 
-A query is counted before noise is drawn for it, and so is its answer. A line with its outcome follows. A query that is counted but has no
-such line is lost, because of a crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its
-outcome is read from the transcript. The transcript is private to its owner, as it shows what was charged, and in what order.
+It is a file of lines of JSON, of which the first names the session's run:
+
+    {"what": "ask", "queries": [0, 3]}         queries 0 to 2 are charged, before noise is drawn for any of them
+    {"what": "answer", "of": [0, 2]}           so are the answers to the two whose noisy count reached the threshold, if there is one
+    {"what": "outcome", "queries": [0, 3], "labels": {"0": 7, "2": 1}}
+    {"what": "end"}
+
+Each line is durable before the session continues. A query that is counted (query_counts.py) but has no outcome is *lost*, because of a
+crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its outcome is read from the transcript.
+The transcript is private to its owner, as it shows what was charged, and in what order.
 """
 
 from __future__ import annotations

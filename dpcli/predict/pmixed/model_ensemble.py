@@ -1,7 +1,7 @@
 """The ensemble that answers prompts: for each token, models are drawn, each is projected, and the token is drawn from their average.
 
-The *ensemble* is the public model and one fitted model for each shard of the private texts (ensemble_fit.py). A *projection* moves a
-model's probabilities close to the public ones (projection.py), which bounds what one shard can change. A *mode* is a protocol of
+The *ensemble* of PMixED is the public model and one fitted model for each shard of the private texts (ensemble_fit.py). A *projection*
+moves a model's probabilities close to the public ones (projection.py), which bounds what one shard can change. A *mode* is a protocol of
 projecting: `Sound` has the guarantee, `Paper` is the published protocol, which has none. Each token is counted durably before it is drawn.
 """
 

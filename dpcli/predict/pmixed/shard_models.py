@@ -1,6 +1,7 @@
 """The private texts in shards, the fine-tuning of one model on each shard, and the answers of the fitted models.
 
-Texts are first sharded by unit, and then cut into records. Each model is fine-tuned in a separate process. A model from the user's code
+Texts are first sharded by unit, and then cut into records, pieces of the length that a model learns from (public_side.py): so one unit,
+however long its texts, changes one model. Each model is fine-tuned in a separate process (shard_processes.py). A model from the user's code
 also answers from a separate process, so that it cannot affect the answers of another fitted model.
 """
 

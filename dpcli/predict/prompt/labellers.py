@@ -1,8 +1,8 @@
-"""Labellers: what gives a prompt its label, a language model or a function written by the user.
+"""Labellers, which give a prompt a label: a language model, or a function written by the user.
 
-The teachers of `dpcli prompt` use it on prompts with private demonstrations (prompt_teachers.py), and the choice of the student's prompt on
-public ones. A language model labels a prompt by the largest probability among the first tokens of the labels' words (`verbalizers`). No
-message quotes a prompt.
+The teachers of `dpcli prompt` ask one about prompts with private demonstrations (prompt_teachers.py); the student's prompt is chosen by
+asking it about public ones (demonstrations.py). A language model labels a prompt by the largest probability among the first tokens of the
+labels' words (`verbalizers`). No message quotes a prompt.
 """
 
 from __future__ import annotations
