@@ -229,7 +229,7 @@ def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Ca
         if needed <= guesses:
             rules += [GuessingRule(guesses, one_sided, needed) for one_sided in (False, True)]
     if not rules:
-        return GuessingRule(canaries, False, canaries + 1)
+        return GuessingRule(canaries, one_sided=False, needed=canaries + 1)
     factor = simulated_noise_factor(steps, canaries, rules, CHOOSING_SEED)
     rates = detection_rates(steps, min(factor, LARGEST_FACTOR), canaries, rules, CHOOSING_SEED)
     return rules[rates.index(max(rates))]

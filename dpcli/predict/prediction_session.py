@@ -43,12 +43,12 @@ class AnswerCount:
     Attributes:
         total: Largest number of answers.
         counted_noun: Plural noun for the answers, for messages.
-        name: Name that tells this count from the session's first one, which has the name "".
+        name: Name that tells this count from the session's first one, for which it is None.
     """
 
     total: int
     counted_noun: str = ANSWERS
-    name: str = ""
+    name: str | None = None
 
     def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
@@ -115,10 +115,11 @@ def begin_session(
     plan: PredictionPlan,
     command: str,
     ledger: Ledger | None,
-    resume: bool,
-    moved: bool,
     inputs: Mapping[str, str],
     counts: Sequence[AnswerCount],
+    *,
+    resume: bool,
+    moved: bool = False,
     place: str | None = None,
     released: str | None = None,
 ) -> tuple[Session, list[QueryBudget]]:
@@ -127,10 +128,10 @@ def begin_session(
     Args:
         command: Command that begins the session, as the ledger names it.
         ledger: Ledger to charge; None if there is none.
-        resume: Whether to continue the session in the folder.
-        moved, place: As in `AnswerCount.open`, for every count.
         inputs: Digest of each input other than the file, by name.
         counts: Limits on the answers.
+        resume: Whether to continue the session in the folder.
+        moved, place: As in `AnswerCount.open`, for every count.
         released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
             session wrote it.
 

@@ -1,7 +1,7 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
 One *warmed process* (warmed_process.py) imports the user's module and builds everything that is public. No private value is ever sent to
-it. For each shard it forks a process, which receives the content of that shard, begins with fresh randomness for torch, numpy and `random`,
+it. For each shard it forks a process, which receives that shard, begins with fresh randomness for torch, numpy and `random`,
 and ends when it has sent its result. The result of a shard is therefore a function of that shard, of fresh entropy and of public values,
 whatever the user's code stores, draws or seeds. One change of the data changes one result. `ShardWork` says what to do: pate, prompt and
 pmixed each have a class of it.
@@ -86,14 +86,14 @@ class ShardProcesses:
 
     @property
     def content(self) -> str:
-        """Return the content of the public part."""
+        """Return the content of the public part, as `Preparation` has it."""
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Yield the number of each shard with its result, in the order in which the processes end.
 
         Args:
-            shards: Number and content of each shard.
+            shards: Number of each shard, and the private argument of the work on it.
 
         Raises:
             InputError: If a process fails.

@@ -43,7 +43,7 @@ class Preparation:
     """The public part of the work, which is built once.
 
     Attributes:
-        content: Digest or description of the public part, which must be equal in every process.
+        content: Digest or description of the public part, which must be equal in every process; "" if there is none.
         work: Function that does the work on one shard, in a separate process.
     """
 

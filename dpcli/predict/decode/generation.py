@@ -130,7 +130,7 @@ def _begin_session(
         counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
     session, (budget, *private_tokens) = begin_session(
-        plan, "generate", ledger, resume, moved, inputs, counts, plan.generate.count, released=path
+        plan, "generate", ledger, inputs, counts, resume=resume, moved=moved, place=plan.generate.count, released=path
     )
     require_count_of(path, len(whole_lines(path)), budget)  # whole_lines also removes an incomplete last line.
     return session, budget, [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]

@@ -101,7 +101,7 @@ class Writer:
         private = 0
         while len(ids) < self.tokens:
             if turns is not None and not turns.open_bar(stream):
-                return WrittenText(tuple(ids), private, True)
+                return WrittenText(tuple(ids), private, cut=True)
             distributions = self.next_token(contexts, ids, None if turns is None else turns.test)
             if turns is None or turns.is_private(distributions.distance, stream):
                 private += 1
@@ -111,7 +111,7 @@ class Writer:
             if token == self.end:
                 break
             ids.append(token)
-        return WrittenText(tuple(ids), private, False)
+        return WrittenText(tuple(ids), private, cut=False)
 
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the distributions of the next token of a text.

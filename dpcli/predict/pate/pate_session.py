@@ -146,7 +146,7 @@ def _continue_session(
         AnswerCount(1, name="sanitised costs"),
     ]
     resume = existing_session(plan.folder) is not None
-    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
+    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, counts, resume=resume, moved=moved)
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
         rounds = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)

@@ -23,13 +23,12 @@ Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
 
 
-def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
+def read_records(source: str, path: str, label: str | None, *, with_labels: bool, extra: tuple[str, ...] = ()) -> Columns:
     """Return the arrays of a source by name: the inputs, the labels if `with_labels` is set, and the arrays named in `extra`.
 
     Args:
-        source: "digits", a file, or module:function.
-        label: Column of the label in a file with columns; the last column if None.
         path: Path of the dpcli file that names the source.
+        label: Column of the label in a file with columns; the last column if None.
 
     Raises:
         InputError: If the source cannot be read, or an array is missing.

@@ -71,7 +71,7 @@ def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple
         extra: Names of further arrays to read.
     """
     place = f"{path}: pate.{key}"
-    columns = read_records(source, extra, pate.label, True, path)
+    columns = read_records(source, path, pate.label, with_labels=True, extra=extra)
     inputs = inputs_of(columns, pate.shift, place)
     return Records(inputs, labels_of(columns, pate.labels, place, len(inputs))), columns
 
@@ -155,7 +155,8 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries == HELD_OUT:
         queries, _ = _held_out(pate, path)
         return queries.inputs
-    return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
+    columns = read_records(pate.queries, path, pate.label, with_labels=False)
+    return inputs_of(columns, pate.shift, f"{path}: pate.queries")
 
 
 def queries_digest(inputs: Array) -> str:

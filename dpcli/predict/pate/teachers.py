@@ -83,7 +83,7 @@ class TeacherWork:
         def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
 
-        return Preparation("", labels)
+        return Preparation("", labels)  # of learners there is no content to compare
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:

@@ -98,8 +98,8 @@ def fit(
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             rehearse(processes)
-            count_place = plan.pmixed.queries
-            session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], count_place)
+            counts, place = [token_count(plan)], plan.pmixed.queries
+            session, _ = begin_session(plan, "pmixed fit", ledger, inputs, counts, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
         digests = tuple(digest_of(model_file(plan.folder, shard)) for shard in range(len(shards)))

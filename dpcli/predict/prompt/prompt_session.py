@@ -136,7 +136,7 @@ def _begin_voting(
     if plan.answers is not None:
         counts.append(AnswerCount(plan.answers, name="answers"))
     session, (queries, *answers) = begin_session(
-        plan, "prompt", ledger, resume, moved, inputs, counts, plan.prompt.count, released=path
+        plan, "prompt", ledger, inputs, counts, resume=resume, moved=moved, place=plan.prompt.count, released=path
     )
     transcript = VoteTranscript(path, len(plan.prompt.labels))
     require_count_of(path, transcript.last, queries)

@@ -275,7 +275,7 @@ def of_texts(place: Path) -> object:
 
 
 def of_pate(place: Path) -> object:
-    answer = read_records(place.name, (), "label", True, str(place.parent / "file.toml"))
+    answer = read_records(place.name, str(place.parent / "file.toml"), "label", with_labels=True)
     inputs = inputs_of(answer, 0.0, "pate.data")
     return labels_of(answer, 2, "pate.data", len(inputs))
 
