@@ -149,8 +149,7 @@ def audit_request(
         epsilon, delta, correct, progress: As in `AuditRequest`.
         jobs: Number of processes for trials; None for one for each core, at most 8.
 
-    Raises:
-        InputError: The file cannot be read or is invalid, or a value is out of range.
+    Raises InputError if the file cannot be read or is invalid, or a value is out of range.
     """
     processes = jobs or min(os.cpu_count() or 1, 8)
     if path is None:

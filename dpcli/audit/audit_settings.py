@@ -130,8 +130,7 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
     Args:
         path: Path of the file, for messages.
 
-    Raises:
-        InvalidFile: The file has problems, each reported at its place.
+    Raises InvalidFile if the file has problems, each reported at its place.
     """
     table = section(data, path, "audit")
     return table if isinstance(table, AuditSettings) else AuditSettings()

@@ -85,8 +85,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         The upper bound min(1, beta + 2 m delta alpha), where beta = P(W >= v), alpha = max_i P(v > W >= v - i) / i, and
         W ~ Binomial(r, e^eps / (1 + e^eps)).
 
-    Raises:
-        InputError: The counts contradict each other.
+    Raises InputError if the counts contradict each other.
     """
     require_consistent_guesses(canaries, guesses, correct)
     rate = 1.0 / (1.0 + math.exp(-epsilon))

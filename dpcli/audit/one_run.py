@@ -55,9 +55,8 @@ def one_run_audit(
         subject: The program or file that is audited.
         observed: None if the canaries are records. If they are gradients, the steps that sampled them, and the checks of the run.
 
-    Raises:
-        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries or the confidence differs from
-            that of the run.
+    Raises InputError if the coins were not fair, there are more guesses than canaries, or the number of canaries or the confidence differs
+    from that of the run.
     """
     if observed is not None and observed.checks:
         return _observed_audit(scores, claim, settings, subject, observed)

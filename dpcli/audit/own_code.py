@@ -68,8 +68,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
 def call_user_code(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a user's function and return its result.
 
-    Raises:
-        InputError: The function raised an error. The error is converted, so that it is not reported as a bug in dpcli.
+    Raises InputError if the function raised an error. The error is converted, so that it is not reported as a bug in dpcli.
     """
     try:
         return function(*arguments)

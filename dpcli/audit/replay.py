@@ -113,8 +113,7 @@ class Pair:
 def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
     """Return copies of the steps that a program, named `program` in messages, returned.
 
-    Raises:
-        InputError: The program raised an error, returned no step, or returned a value that is not a Step.
+    Raises InputError if the program raised an error, returned no step, or returned a value that is not a Step.
     """
     try:
         copies = tuple(Step(_copy_arrays(step.sums), tuple(step.batch), _copy_arrays(step.noise)) for step in steps)

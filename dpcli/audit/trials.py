@@ -95,8 +95,7 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
         seed: Entropy of the plan; random if None.
         path: Path of the file of stored trials; None for no file.
 
-    Raises:
-        InputError: The file belongs to another audit. More trials after a look at the first results would be another test.
+    Raises InputError if the file belongs to another audit. More trials after a look at the first results would be another test.
     """
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if path is None or not os.path.exists(path):
@@ -252,8 +251,7 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
         entropy: Number from which the random numbers of the function follow.
         index: Number of the pair, if several pairs are made.
 
-    Raises:
-        InputError: The function raises an error, or does not return a pair.
+    Raises InputError if the function raises an error, or does not return a pair.
     """
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
     pair = call_user_code(data, user_function(data, folders), rng)

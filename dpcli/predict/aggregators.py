@@ -168,8 +168,7 @@ class Aggregator(ABC):
             counts: Counts of the queries that were answered.
             largest: Largest counts of all queries that were asked.
 
-        Raises:
-            CannotCertify: If the sensitivity is not known.
+        Raises CannotCertify if the sensitivity is not known.
         """
         raise CannotCertify(
             f"expected gnmax or confident-gnmax, whose smooth sensitivity is known, found {type(self).__name__.lower()}"

@@ -95,8 +95,7 @@ class ShardProcesses:
         Args:
             shards: Number of each shard, and the private argument of the work on it.
 
-        Raises:
-            InputError: If a process fails.
+        Raises InputError if a process fails.
         """
         waiting = deque(shards)
         busy: dict[Connection, tuple[int, StartedWork]] = {}

@@ -59,8 +59,7 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
     Args:
         values: (n, classes) whole numbers >= 0. Each row adds up to `teachers`.
 
-    Raises:
-        InputError: If the table is not of this form. The message quotes no row or value, as votes are private.
+    Raises InputError if the table is not of this form. The message quotes no row or value, as votes are private.
     """
     table = _table(values, place)
     _refuse_labels(table, teachers, classes, place)
@@ -80,8 +79,7 @@ def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> Vo
     Args:
         values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.
 
-    Raises:
-        InputError: As for `vote_counts`.
+    Raises InputError as for `vote_counts`.
     """
     table = _table(values, place)
     if table.shape[1] != teachers:

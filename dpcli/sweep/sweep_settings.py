@@ -96,8 +96,7 @@ class Sweep:
 def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
     """Return the [sweep] table of a file, all tables of the file, and its text.
 
-    Raises:
-        InvalidFile: The file has problems, each reported at its place, or it has no table [sweep].
+    Raises InvalidFile if the file has problems, each reported at its place, or it has no table [sweep].
     """
     text, tables = toml_document(data, path)
     sweep = section(data, path, "sweep")

@@ -37,8 +37,7 @@ MOST_TRIALS = 10_000.0  # largest mean number of trials; the number is never cut
 def trials_of(path: str, is_private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
     """Return the distribution of the number of trials if the sweep is a private search; None for public tuning.
 
-    Raises:
-        InputError: The file does not account for this search, or accounts for a search although tuning is public.
+    Raises InputError if the file does not account for this search, or accounts for a search although tuning is public.
     """
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
     if not is_private and entries:

@@ -116,8 +116,7 @@ class Writer:
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the distributions of the next token of a text.
 
-        Raises:
-            InputError: If the model fails after the public context, or its answer changes after it was asked about private contexts.
+        Raises InputError if the model fails after the public context, or its answer changes after it was asked about private contexts.
         """
         public_context = (*self.prompt, *written)
         public = next_token(self.model, public_context, self.place)
@@ -157,9 +156,8 @@ class ContextFrame:
 def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
     """Return the frame that [generate] states.
 
-    Raises:
-        InputError: If a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read, as
-            an error about a text would reveal its length.
+    Raises InputError if a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read,
+    as an error about a text would reveal its length.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
     before, after, prompt = (tuple(token_ids(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
@@ -187,8 +185,7 @@ def context_batches(
         words: Number of tokens in the model's vocabulary. A text with other tokens, or on which the tokenizer fails, is left out.
         rows: Rows of the data that may be read; all rows if None.
 
-    Raises:
-        InputError: If the texts cannot be read.
+    Raises InputError if the texts cannot be read.
     """
     source = TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows)
     private = owned_texts(source)

@@ -120,8 +120,7 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as
     the model may reuse its array for the next answer.
 
-    Raises:
-        InputError: If the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
+    Raises InputError if the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
     """
     rows = call_user_code(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
@@ -180,8 +179,7 @@ def require_forgetful(model: LanguageModel, earlier: Array, context: Tokens, pla
 def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
     """Return the content of a public model, and of its vocabulary if it is given, as text: "9f0c...; vocabulary 51a7... e208...".
 
-    Raises:
-        InputError: If the model fails, or gives two answers to the same context.
+    Raises InputError if the model fails, or gives two answers to the same context.
     """
     context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)

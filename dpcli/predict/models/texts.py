@@ -116,8 +116,7 @@ def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequen
 def public_texts(source: str, path: str, key: str, record: str = "line") -> list[str]:
     """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns.
 
-    Raises:
-        InputError: If the file or function cannot be used, there is no text, or some values are not texts.
+    Raises InputError if the file or function cannot be used, there is no text, or some values are not texts.
     """
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:

@@ -336,8 +336,7 @@ def _affordable_answers(pipeline: Pipeline, entry: Entry, as_filed: Account) -> 
 
     The number is fixed before any vote is read. Stopping at it therefore reveals nothing.
 
-    Raises:
-        Denied: If not even one answer is within the budget.
+    Raises Denied if not even one answer is within the budget.
     """
     from dpcli.analysis.account import account
 

@@ -30,8 +30,7 @@ def read_records(source: str, path: str, label: str | None, *, with_labels: bool
         path: Path of the dpcli file that names the source.
         label: Column of the label in a file with columns; the last column if None.
 
-    Raises:
-        InputError: If the source cannot be read, or an array is missing.
+    Raises InputError if the source cannot be read, or an array is missing.
     """
     wanted = (INPUTS, LABELS, *extra) if with_labels else (INPUTS, *extra)
     if source == BUILT_IN:

@@ -43,8 +43,7 @@ def records_by_teacher(pate: Pate, adjacency: Adjacency, path: str) -> list[Reco
     A teacher may have no records. The key `shards` states the shard of each record, or else a hash of the unit's name chooses it. If the
     file names no units, each record is a unit (see `_record_names`).
 
-    Raises:
-        InputError: If the records, their units or their stated shards cannot be used, or the stated shards split a unit.
+    Raises InputError if the records, their units or their stated shards cannot be used, or the stated shards split a unit.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
@@ -91,8 +90,7 @@ def _record_names(private: Records, adjacency: Adjacency) -> list[str | int]:
 def _units(values: Any, count: int, path: str) -> list[str]:
     """Return the owner of each record as text. Equal owners have equal texts.
 
-    Raises:
-        InputError: If `owners_of` refuses the values, or their number is not `count`.
+    Raises InputError if `owners_of` refuses the values, or their number is not `count`.
     """
     from dpcli.train.tasks.files import owners_of
 
@@ -105,8 +103,7 @@ def _units(values: Any, count: int, path: str) -> list[str]:
 def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path: str) -> list[list[int]]:
     """Return the positions of the records in each shard, for shards that the file states.
 
-    Raises:
-        InputError: If a value is not a whole number from 0 to teachers - 1, there is not one for each unit, or a unit is in two shards.
+    Raises InputError if a value is not a whole number from 0 to teachers - 1, there is not one for each unit, or a unit is in two shards.
     """
     place = f"{path}: pate.shards"
     try:
@@ -134,8 +131,7 @@ def _is_held_out(pate: Pate, count: int) -> BoolArray:
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     """Return the held-out records that are queries, which are evenly spread, and the test records.
 
-    Raises:
-        InputError: If the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
+    Raises InputError if the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
     """
     assert pate.data is not None
     records = _labelled_records(pate, pate.data, "data", path)[0]

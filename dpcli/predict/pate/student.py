@@ -69,8 +69,7 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
 def teach_student(plan: VotingPlan) -> StudentOutcome:
     """Train the student on the released labels of a session, and then also on its own labels of the other queries.
 
-    Raises:
-        InputError: If the session has no labels, or the file does not name the inputs of its queries.
+    Raises InputError if the session has no labels, or the file does not name the inputs of its queries.
     """
     pate = plan.pate
     require_learner(pate.student)

@@ -223,8 +223,7 @@ class FittingRanks:
             numbers: Numbers of all teachers to be fitted, in the first process; None in the others.
             digest: Digest of the data and queries of this process.
 
-        Raises:
-            InputError: If the digest differs from the digest of the first process.
+        Raises InputError if the digest differs from the digest of the first process.
         """
         if self.ranks is None:
             assert numbers is not None

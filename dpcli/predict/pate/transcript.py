@@ -141,8 +141,7 @@ def open_transcript(plan: VotingPlan, session: Session, private: bool) -> Transc
 def read_transcript(plan: VotingPlan) -> Transcript | None:
     """Return the transcript in the folder of a plan; None if there is none.
 
-    Raises:
-        InputError: If it belongs to another file, or is damaged.
+    Raises InputError if it belongs to another file, or is damaged.
     """
     session, path = existing_session(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):

@@ -116,8 +116,7 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
         smooth: Its smooth sensitivity S.
         normal: Z, a draw from N(0, 1).
 
-    Raises:
-        CannotCertify: If no c makes the number larger than D + S with probability 1 - failure.
+    Raises CannotCertify if no c makes the number larger than D + S with probability 1 - failure.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or its noise is not finite: this is a bug in dpcli, and nothing was released")
@@ -193,8 +192,7 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     """Return the release of a session; None if none was made, or it was lost.
 
-    Raises:
-        InputError: If the file now describes a release with other parameters.
+    Raises InputError if the file now describes a release with other parameters.
     """
     release, line = _release(plan), transcript.sanitised
     if release is None or line is None:

@@ -52,8 +52,7 @@ def private_bigrams(
         norm: Public clipping norm of one unit's counts.
         multiplier: Standard deviation of the noise over that norm.
 
-    Raises:
-        InputError: If the vocabulary has too many pairs.
+    Raises InputError if the vocabulary has too many pairs.
     """
     if vocabulary**2 > MOST_PAIRS:
         most = int(MOST_PAIRS**0.5)
@@ -99,8 +98,7 @@ def train_privately(plan: PmixedPlan, count: int, per_unit: int, epsilon: float,
         count: Number of texts.
         per_unit: Largest number of texts of one unit that are used.
 
-    Raises:
-        InputError: If dpcli train refuses the file.
+    Raises InputError if dpcli train refuses the file.
     """
     from safetensors.torch import load_file, save
 

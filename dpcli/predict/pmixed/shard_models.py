@@ -82,8 +82,7 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
     Args:
         side: Public side of this process, which is never given private data.
 
-    Raises:
-        InputError: If the public model has another content when it is built again.
+    Raises InputError if the public model has another content when it is built again.
     """
     with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_KILLED) as processes:
         require_same_content(side.content, processes.content)
@@ -157,8 +156,7 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
     adapter are copied before each answer. A model from the user's code answers in a separate process.
 
-    Raises:
-        InputError: If a model fails, or the public model has another content when it is built again.
+    Raises InputError if a model fails, or the public model has another content when it is built again.
     """
     is_user_code = ":" in plan.pmixed.model
     if not is_user_code:

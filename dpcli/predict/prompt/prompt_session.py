@@ -253,8 +253,7 @@ class VoteTranscript:
 
     An incomplete last line, which a crash may leave, is removed from the file.
 
-    Raises:
-        InputError: If a complete line of the file is not an answer.
+    Raises InputError if a complete line of the file is not an answer.
     """
 
     def __init__(self, path: str, labels: int) -> None:
