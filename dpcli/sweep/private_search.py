@@ -79,7 +79,7 @@ def _resume_or_begin(plan: SweepPlan, state_file: str, charges: SweepCharges) ->
     if os.path.lexists(os.path.join(plan.folder, BEST)):
         raise InputError(f"{plan.folder}: expected a new folder, found the model of an earlier search in it")
     assert plan.trials is not None
-    charge = charges.charge(plan.variants[0].plan.pipeline)
+    charge = charges.charge(plan.pipeline)
     state = {
         "schema": SCHEMA,
         "fingerprint": fingerprint,

@@ -114,9 +114,13 @@ class SweepPlan:
     better: Better
 
     @property
+    def first(self) -> TrainingPlan:
+        """Return the plan of the first variant, for what all variants share: the data, the unit, the adjacency and delta."""
+        return self.variants[0].plan
+
+    @property
     def pipeline(self) -> Pipeline:
-        """Return the pipeline of the first variant. All variants read the same data."""
-        return self.variants[0].plan.pipeline
+        return self.first.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
         """Return the plan on some blocks of the dataset. Finished runs on other blocks are not reused."""
@@ -124,8 +128,8 @@ class SweepPlan:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read; None if all rows are read."""
-        return self.variants[0].plan.rows
+        """Return the rows of the private data that are read; None if all rows are."""
+        return self.first.rows
 
     @property
     def private_file(self) -> str | None:
@@ -136,7 +140,7 @@ class SweepPlan:
     @property
     def bounded(self) -> tuple[str, str] | None:
         """Return the key and column whose values the runs bound."""
-        return self.variants[0].plan.bounded
+        return self.first.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
         """Return the plan restricted to rows of the private data."""
@@ -148,7 +152,7 @@ class SweepPlan:
 
     @property
     def name(self) -> str:
-        return name_of(self.variants[0].plan)
+        return name_of(self.first)
 
 
 def plan_sweep(path: str) -> SweepPlan:

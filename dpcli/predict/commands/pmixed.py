@@ -197,6 +197,7 @@ def evaluate(
 
 
 def _values(text: str) -> tuple[float, ...]:
+    """Return the different values of --values in ascending order: "4,1,2" -> (1.0, 2.0, 4.0)."""
     try:
         values = tuple(sorted({float(part) for part in text.split(",")}))
     except ValueError:

@@ -54,14 +54,14 @@ def fit_document(outcome: FitOutcome) -> Document:
         "mode": plan.pmixed.mode,
         "tokens": plan.tokens,
         "charged": outcome.fit.session.charged,
-        "result": result(plan),
+        "result": result_data(plan),
         "exit_code": 0,
     }
     text = f"{count} models are fine-tuned, one for each shard; they are in {shown(plan.folder)}"
     return Document(text, data, "pass" if plan.account else "warn", notes=details, details=details)
 
 
-def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
+def result_data(plan: PmixedPlan) -> dict[str, float | str | None] | None:
     """Return the cost of all tokens; None if there is no guarantee."""
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
@@ -89,7 +89,7 @@ def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
         "taken": answer.taken,
         "total": answer.total,
         "mode": plan.pmixed.mode,
-        "result": result(plan),
+        "result": result_data(plan),
         "exit_code": exit_code,
     }
     columns = ("prompt", "text", "tokens", "taken", "total")
@@ -107,13 +107,16 @@ def account_document(costs: Costs) -> Document:
 
 
 def _priced_document(costs: Costs) -> Document:
+    """Return the document of costs for which nothing was solved: epsilon by change and accountant."""
     best, plan, spec = costs.best, costs.plan, costs.plan.spec
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
     headline = (
         f"epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} for {plan.tokens:,} tokens of {spec.shards} shards, rate "
         f"{spec.model_rate:g}, radius {spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
     )
-    table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here")
+    table = _costs_table(
+        costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here"
+    )
     return _costs_document(costs, headline, table, NOTES, best.epsilon, _over_budget(costs))
 
 
@@ -131,6 +134,7 @@ def _over_budget(costs: Costs) -> str:
 
 
 def _solved_document(costs: Costs) -> Document:
+    """Return the document of a radius or a number of tokens that meets a target, by change and accountant."""
     best = costs.best
     assert best.solved is not None
     cells = ["-" if row.solved is None else _value_text(row.solved.value) for row in costs.rows]
@@ -139,7 +143,7 @@ def _solved_document(costs: Costs) -> Document:
         f"(target {costs.target!r}; {best.change}; {NAMES[best.accountant]})"
     )
     title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
-    table = _table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
+    table = _costs_table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
     return _costs_document(costs, headline, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
 
 
@@ -160,7 +164,7 @@ def _costs_document(costs: Costs, headline: str, table: Table, notes: tuple[str,
         notes,
         exit_code=exit_code,
         total=repr(total),
-        sheet=_sheet(costs),
+        sheet=_costs_sheet(costs),
         why=why,
     )
 
@@ -170,7 +174,7 @@ def _value_text(solved: float) -> str:
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 
-def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
+def _costs_table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
     """Return a table with a row for each change and a column for each accountant.
 
     Args:
@@ -212,7 +216,7 @@ def _row_data(row: ChangeCost) -> dict[str, Value]:
     }
 
 
-def _sheet(costs: Costs) -> Sheet:
+def _costs_sheet(costs: Costs) -> Sheet:
     columns = ("change", "accountant", "stated", "epsilon_upper", costs.solve or "value")
     return Sheet(columns, tuple(tuple(_row_data(row).values()) for row in costs.rows))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
@@ -19,6 +19,9 @@ from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.train.run.outcome import epsilon_at_delta
+
+if TYPE_CHECKING:
+    from dpcli.train.plan.plan import TrainingPlan
 
 PUBLIC_TUNING = (
     "tuned on public data: the epsilon of each point covers one run, and not the search; if the data of these runs are private, the "
@@ -63,7 +66,7 @@ def result_document(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document
         headline = f"{_title(plan)}: median {sweep.metric} of the best setting: {medians}"
     if failures:
         headline += f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed"
-    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), SELECTION_BIAS)
+    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.first), SELECTION_BIAS)
     metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
     rows = tuple(_table_row(cell, cell in best) for cell in sweep.cells)
@@ -88,8 +91,8 @@ def search_document(selection: PrivateSelection) -> Document:
     if selection.failures:
         return _failed_search(selection)
     variant, value = selection.variant, selection.value
-    first = selection.plan.variants[0]
-    guarantee = epsilon_at_delta(first.plan.account.upper, first.plan.account.delta)
+    first = selection.plan.first
+    guarantee = epsilon_at_delta(first.account.upper, first.account.delta)
     data = {
         **_sweep_data(selection.plan),
         "schema": SEARCH_SCHEMA,
@@ -122,7 +125,7 @@ def _failed_search(selection: PrivateSelection) -> Document:
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
     """Return the notes on a private search that ended."""
     notes = (
-        *window_note(selection.plan.variants[0].plan),
+        *window_note(selection.plan.first),
         "the search is complete; more trials, or a new search, would be another release",
     )
     if selection.variant is None:
@@ -132,8 +135,7 @@ def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
 
 def _title(plan: SweepPlan) -> str:
     """Return the name of the sweep with delta and the unit of protection."""
-    privacy = plan.variants[0].plan.pipeline.privacy
-    account = plan.variants[0].plan.account
+    privacy, account = plan.pipeline.privacy, plan.first.account
     protection = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     return f"{plan.name} at delta = {account.delta!r} ({protection})"
 
@@ -186,18 +188,18 @@ def _noise_text(variant: Variant) -> str:
 
 def _sweep_data(plan: SweepPlan) -> dict[str, Any]:
     """Return the part of the JSON document that all kinds of sweeps share."""
-    privacy = plan.variants[0].plan.pipeline.privacy
+    privacy = plan.pipeline.privacy
     return {
         "tuning": plan.sweep.tuning,
         "covers_search": plan.trials is not None,
         "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value, "releases": privacy.releases},
         "folder": plan.folder,
-        **rows_data(plan.variants[0].plan),
+        **rows_data(plan.first),
     }
 
 
-def _result_data(variant: Variant) -> dict[str, Any]:
-    return {"epsilon_upper": variant.plan.account.upper, "delta": variant.plan.account.delta}
+def _result_data(plan: TrainingPlan) -> dict[str, Any]:
+    return {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
 def _setting_data(variant: Variant) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def _point_data(variant: Variant) -> dict[str, Any]:
         "setting": _setting_data(variant),
         "noise_multipliers": list(variant.noise_multipliers),
         "steps": variant.plan.steps,
-        "result": _result_data(variant),
+        "result": _result_data(variant.plan),
         "fingerprint": variant.plan.fingerprint(),
     }
 
@@ -267,7 +269,7 @@ def chart(sweep: MeasuredSweep) -> Chart:
     return Chart(
         kind="frontier",
         title=f"{plan.name}: {metric} against epsilon",
-        subtitle=f"one run, {setting(plan.variants[0].plan.account)}",
+        subtitle=f"one run, {setting(plan.first.account)}",
         x=Axis("epsilon of one run", left, right, scale="log"),
         y=Axis(f"{metric} on data declared public", *_range(metric, heights)),
         lines=tuple(lines),
