@@ -1,9 +1,11 @@
 """Trials, which are runs of a user's mechanism on two neighbouring datasets. Several processes run them.
 
-The two datasets differ in one record, and the mechanism returns a *score* for each run. The generator of a trial follows from the plan's
-`entropy` and the trial's dataset and number, so that the number of processes changes nothing. The scores may be stored in a file, so that
-an interrupted audit can be resumed with the same plan; a plan of another size would be another test, chosen after a look at the results,
-and is refused.
+The two datasets differ in one record, and the mechanism returns a *score* for each run (two_runs.py tests them). The generator of a trial
+follows from the plan's `entropy` and the trial's dataset and number, so that the number of processes changes nothing. The scores may be
+stored in a file, so that an interrupted audit can be resumed with the same plan; a plan of another size would be another test, chosen after
+a look at the results, and is refused. After the plan's `header`, each line of the file is a *part*, some successive trials on one dataset:
+
+    {"member": true, "first": 0, "scores": [1.3, -0.2, 0.8]}
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
     if path is None or not os.path.exists(path):
         return fresh
     with open(path, encoding="utf-8", errors="replace") as file:
-        header = _record(file.readline())
+        header = _json_table(file.readline())
     entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
         raise InputError(
@@ -118,7 +120,7 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
             ends its process, or the file cannot be written.
     """
     scores = _stored_scores(path)
-    store = _recorder(plan, path)
+    store = _part_storage(plan, path)
     for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, scores)):
         for trial, value in enumerate(values, part.first):
             scores[Trial(part.with_record, trial)] = value
@@ -131,7 +133,7 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
 def _stored_scores(path: str | None) -> dict[Trial, float]:
     """Return the scores of the stored trials. An incomplete line, which a crash left, is ignored.
 
-    Raises InputError if a line is complete, but is not a part as `_recorder` stores it.
+    Raises InputError if a line is complete, but is not a part as `_part_storage` stores it.
     """
     scores: dict[Trial, float] = {}
     if path is None or not os.path.exists(path):
@@ -139,7 +141,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
     with open(path, encoding="utf-8", errors="replace") as file:
         file.readline()
         for place, line in enumerate(file, 2):
-            record = _record(line)
+            record = _json_table(line)
             if not {"member", "first"} <= record.keys():
                 continue
             try:
@@ -150,7 +152,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
     return scores
 
 
-def _record(line: str) -> dict[str, Any]:
+def _json_table(line: str) -> dict[str, Any]:
     """Return the JSON table in a line; an empty table if the line has none."""
     with suppress(ValueError):
         record = json.loads(line)
@@ -159,7 +161,7 @@ def _record(line: str) -> dict[str, Any]:
     return {}
 
 
-def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
+def _part_storage(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
     """Return a function that appends a finished part to the file of trials, after writing the header of a new file."""
     if path is None:
         return lambda part, values: None

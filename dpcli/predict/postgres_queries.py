@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, UNSURE, Count, require_count
 
 ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -100,7 +100,7 @@ class PostgresQueries:
                 with self._transaction() as connection:
                     self._add(connection)
                 return
-        raise LedgerError(f"{self._place}: other processes kept making a count here at the same time; {WRITTEN}")
+        raise LedgerError(f"{self._place}: other processes kept making a count here at the same time; {NOTHING_WRITTEN}")
 
     def _add(self, connection: Any) -> None:
         """Make the schema and the row, unless they exist. Raises _Raced if another process is making them."""
@@ -120,7 +120,7 @@ class PostgresQueries:
             unsafe = connection.execute(UNSAFE_SETTINGS).fetchone()
             if unsafe:
                 raise LedgerError(
-                    f"{self._place}: the server runs with {unsafe[0]} off: a count may not survive a power failure; {WRITTEN}"
+                    f"{self._place}: the server runs with {unsafe[0]} off: a count may not survive a power failure; {NOTHING_WRITTEN}"
                 )
             yield connection
 

@@ -18,7 +18,7 @@ from dpcli.ledger.ledger import Ledger
 LARGEST_COUNT = 2**62  # fits into the signed 64-bit integers of SQLite and PostgreSQL
 BUSY_SECONDS = 30.0  # longest wait for the lock of another process, which holds it only while it counts
 ANSWERS = "answers"  # default noun for the counted answers
-WRITTEN = "nothing was written"
+NOTHING_WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and the request may have been counted or not: ask again, which is counted again"
 LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
 

@@ -27,7 +27,7 @@ from dpcli.base.extras import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, Count, require_count
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
@@ -38,7 +38,7 @@ MEANINGS = {
     "SQLITE_CORRUPT": DAMAGED,
     "SQLITE_NOTADB": DAMAGED,
     "SQLITE_ERROR": DAMAGED,
-    "SQLITE_CONSTRAINT": f"refused by its own rules; {WRITTEN}",
+    "SQLITE_CONSTRAINT": f"refused by its own rules; {NOTHING_WRITTEN}",
 }
 COLUMNS = ("identity", "total", "taken", "machine", "inode", "path")
 SCHEMA = (
@@ -190,7 +190,7 @@ def _prepare(connection: Any, path: str) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise LedgerError(f"{path}: an SQLite database, but not a count of queries; {WRITTEN}")
+        raise LedgerError(f"{path}: an SQLite database, but not a count of queries; {NOTHING_WRITTEN}")
     if version > VERSION:
         raise LedgerError(f"{path}: written by a later version of dpcli: upgrade to read it")
 
@@ -278,7 +278,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise LedgerError(f"{path}: its folder was locked by another process for too long; {WRITTEN}") from None
+                    raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
                 time.sleep(0.01)
         yield
     finally:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.noise_draws import Draws, NoisyStep, noise_draws
-from dpcli.audit.noise_statistics import chi_square, detectable_factor, statistics
+from dpcli.audit.noise_statistics import chi_square_cdf, detectable_factor, statistics
 from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
 from tests.audit import learners
@@ -214,7 +214,7 @@ def test_a_size_is_found_as_often_as_said() -> None:
         count, level = case
         chance, divisor = np.random.default_rng(count), detectable_factor(count, level)
         squares = chance.chisquare(count, 20_000) / divisor**2
-        assert np.mean(chi_square(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
+        assert np.mean(chi_square_cdf(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
 
     require_each([(1, 0.05), (6, 1e-3), (120, 1e-4), (10_000, 1e-6)], check)
 

@@ -89,7 +89,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
         Unavailable: If a package that reads the file is not installed.
     """
     if source.units is None:
-        texts = _plain(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
+        texts = _plain_texts(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
         require_texts(texts, source)
         # A text's position cannot be its owner, as it changes if another text is added or removed.
         return OwnedTexts(tuple(texts), tuple(texts))
@@ -121,7 +121,7 @@ def public_texts(source: str, path: str, key: str, record: str = "line") -> list
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:
         raise public.error("a .txt file, or module:function", repr(source))
-    texts: Any = _plain(public) if public.ending == ".txt" else result(source, path)
+    texts: Any = _plain_texts(public) if public.ending == ".txt" else result(source, path)
     if not isinstance(texts, list | tuple):
         raise public.error("a list of texts", type(texts).__name__)
     require_texts(texts, public)
@@ -159,7 +159,7 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
         Unavailable: If a package that reads the file is not installed.
     """
     if source.ending in READERS:
-        return _columns(READERS[source.ending](source.file(), source.rows), names, source)
+        return _named_columns(READERS[source.ending](source.file(), source.rows), names, source)
     if ":" not in source.source:
         raise source.error(f"a {', '.join(endings)} file, or module:function", repr(source.source))
     parts = private_result(source.source, source.path)
@@ -171,12 +171,12 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
     return [list(part) for part in parts]
 
 
-def _plain(source: TextSource) -> list[str]:
+def _plain_texts(source: TextSource) -> list[str]:
     """Return the lines or paragraphs of a .txt file that are not blank."""
     return [part for part in re.split(SEPARATORS[source.record], text_of(source.file())) if part.strip()]
 
 
-def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
+def _named_columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
     """Return the values of each named column. Raises InputError if a row has none."""
     for row in rows:
         for name in names:
