@@ -100,8 +100,8 @@ def guessed_audit(
 
     Args:
         results: Numbers of right guesses, one for each number of guesses that is tried.
-        claim, settings, subject, gradients: As in `one_run_audit`.
         measured: Scores of the canaries, for charts; None if only counts are known.
+        gradients: None if the canaries are records. If they are gradients, the steps that sampled them; empty if these cannot be simulated.
     """
     test_count = len(results) * _tests_per_count(claim)
     test = GuessTest(claim, (1.0 - settings.confidence) / test_count)

@@ -137,6 +137,8 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
     Checks without a p-value are exact: a single counterexample refutes the program. The statistical checks share `declared.significance`
     equally (Bonferroni). A correct program fails with at most this probability, up to the error of approximate p-values
     (`noise_statistics`).
+
+    Raises InputError if the names or shapes of the noise change from step to step.
     """
     exact = (
         _check_step_counts(pairs),
@@ -302,7 +304,7 @@ def _check_new_noise(runs: Sequence[Sequence[Array]], std: float) -> ReplayCheck
 def observed_checks(runs: Sequence[Sequence[Step]], declared: Declared) -> tuple[ReplayCheck, ...]:
     """Return the results of the checks of runs that were observed once. Only their noise and their batches are compared with the claims.
 
-    Raises InputError as `checks` does.
+    Raises InputError if the names or shapes of the noise change from step to step.
     """
     noises = [[_flat_noise(step) for step in run] for run in runs]
     finite = all(np.isfinite(noise).all() for run in noises for noise in run)

@@ -54,8 +54,7 @@ class AnswerCount:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
-            place: As in `open_queries`. The name of the count, if it has one, is appended.
-            moved: As in `open_queries`.
+            place, moved: As in `open_queries`. The name of the count, if it has one, is appended to the place.
 
         Raises:
             LedgerError: If the count is missing, locked, damaged or a copy, or belongs to another session.
@@ -131,7 +130,7 @@ def begin_session(
         inputs: Digest of each input other than the file, by name.
         counts: Limits on the answers.
         resume: Whether to continue the session in the folder.
-        moved, place: As in `AnswerCount.open`, for every count.
+        moved, place: As in `open_queries`, for every count.
         released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
             session wrote it.
 

@@ -76,6 +76,7 @@ def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
 
     Args:
         beta: Radius of the projection, over the order.
+        rate: Probability with which each model is drawn.
         drawn: Number of models drawn.
     """
     if rate == 1.0:
