@@ -2,7 +2,7 @@
 
 The kinds of audit are those of audit_run.py: one-run, two-run and replay; in a file that states its kind, a key that only another kind
 reads is refused. Whatever decides the verdict (guesses, threshold, trials, confidence) is stated here, before the first score is known: a
-setting that was chosen after a look at the scores would prove nothing.
+setting that was chosen after a look at the scores would prove nothing. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations

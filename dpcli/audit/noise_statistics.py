@@ -1,8 +1,8 @@
 """Statistical tests of the noise of a replay, which is divided by its declared standard deviation (noise_draws.py).
 
 A *test* makes several checks (`NoiseCheck`), for example one for each tensor, and its result (`Statistic`) is that of the worst check, with
-Bonferroni's correction for their number. replay.py fails the program if a p-value is below the level of its test. A small p-value says that
-the declared noise seldom looks as bad as the measured noise. It is exact, or an upper bound, if the declared noise is Gaussian; the
+Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the level of its test. A small p-value says
+that the declared noise seldom looks as bad as the measured noise. It is exact, or an upper bound, if the declared noise is Gaussian; the
 p-values of numbers of equal pairs are approximations.
 
 Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The shape of its distribution is tested

@@ -6,8 +6,8 @@ public *query*. An aggregator adds noise to the number of votes for each label, 
 Every query is charged for that comparison, and every answered query for its answer. Source: Papernot et al. 2018, arXiv:1802.08908.
 
 The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, computed here, is private: the
-operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it. The *expected* cost counts each answer with its
-probability (section 3.3). It serves for planning and is no guarantee.
+operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts each answer
+with its probability (section 3.3). It serves for planning and is no guarantee.
 
 Noise is in double precision. Rounding changes the released label only if two noisy counts are closer together than the rounding error. With
 53 bits in each uniform number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on

@@ -2,7 +2,8 @@
 
 A *shard* is the part of the private data from which one model, one teacher or one batch of texts is made. The shard of a unit depends on
 that unit alone: if a unit is added, removed or changed, all other units stay in their shards, and one change affects one shard. Shards of
-equal sizes would break this, as adding or removing one record would change all of them.
+equal sizes would break this, as adding or removing one record would change all of them. A *premise* is a condition of the guarantee, with
+who sees to it and the test that breaks it on purpose (base/premise.py).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Setting:
 
 
 def with_value(tables: Any, path: Path, value: Any) -> Any:
-    """Return a copy of the tables with another value at `path`."""
+    """Return a copy of the tables with another value at `path`; missing tables are made: ({}, ("a", "b"), 3) -> {"a": {"b": 3}}."""
     if not path:
         return value
     head, inner_path = path[0], path[1:]

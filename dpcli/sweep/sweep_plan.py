@@ -3,7 +3,8 @@
 A *setting* is one choice of the varied keys; a *variant* is a setting at one epsilon, with the text of its own pipeline file. With public
 tuning, epsilon covers one run and not the search. A *private search* draws a random number of trials and releases only the best; its
 theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result. A finished run is
-reused only if its fingerprint, which covers everything that it depends on, is the same.
+reused only if its fingerprint, which covers everything that it depends on, is the same. "calibrate" stands for the noise in a file until it
+is solved for (file/pipeline/placeholders.py).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 setting.py reads the settings in `grid` or `setting`. `tuning` is required: the best of many runs depends on the private data, so that its
 epsilon is more than that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py).
+The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations

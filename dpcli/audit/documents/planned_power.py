@@ -1,8 +1,8 @@
 """The document of `dpcli audit --dry-run`: the power of an audit before it runs, and the faults that it cannot see.
 
-The *power* is the smallest fault that the audit would detect with probability 90 % (power.py): it depends on the claim and on numbers of
-canaries, runs or steps, and on no data. The kinds of audit are those of audit_run.py. A *replay* also tests batches and noise (replay.py);
-one run with gradient canaries tests the noise and the batches of that run.
+The *power* is the smallest fault that the audit would detect with probability 90 % (power.py). It depends on the settings, the claim and
+the numbers of canaries, runs or steps, and on no data. The kinds of audit are those of audit_run.py. A *replay* also tests batches and
+noise (replay.py); one run with gradient canaries tests the noise and the batches of that run.
 """
 
 from __future__ import annotations

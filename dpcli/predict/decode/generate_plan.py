@@ -3,7 +3,7 @@
 Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *private token* is drawn
 from clipped and averaged logits and is charged; with a threshold, a noisy test lets the public model write where it agrees, and the charge
 is for a number of private tokens. A change of one unit changes one batch: that, and numbers that were fixed beforehand, carry the
-guarantee.
+guarantee. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
 some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. The plan is
 fixed before any vote is read: numbers of queries and answers that depended on votes would reveal them. Only the keys in FREE_KEYS may
-change once a label is released.
+change once a label is released. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations

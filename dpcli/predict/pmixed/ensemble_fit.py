@@ -133,7 +133,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
 
 
 def as_fitted(plan: PmixedPlan) -> PmixedPlan:
-    """Return the plan with the window of rows on which its models were fitted; the plan itself if none were fitted."""
+    """Return the plan with the window (sessions/window.py) on which its models were fitted; the plan itself if none were fitted."""
     existing = _read(plan.folder)
     return plan if existing is None else as_at_start(plan, existing.session.window, existing.session.rows)
 

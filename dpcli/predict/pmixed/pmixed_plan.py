@@ -3,7 +3,8 @@
 Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
-protocol ("paper") has no guarantee: such a file can be run to compare, and never priced.
+protocol ("paper") has no guarantee: such a file can be run to compare, and never priced. The annotations of the keys are explained in
+base/fields.py.
 """
 
 from __future__ import annotations
@@ -178,9 +179,9 @@ class Pmixed:
 
 
 def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding if the file uses the published protocol.
+    """Add a finding if the file uses the published protocol. The reader of files calls this (`judged_in_file` in plugin.py).
 
-    The protocol certifies nothing. To price, gate or charge such a file would be to rely on a wrong number.
+    The protocol certifies nothing. To price, gate or charge such a file would be to rely on a wrong number. Only `plan_of` here accepts it.
     """
     if table.mode == "paper":
         findings.add(

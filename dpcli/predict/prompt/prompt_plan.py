@@ -2,7 +2,7 @@
 
 A *demonstration* is a private labelled text that a prompt shows to a language model; each owner's texts go to one teacher, so that one
 change moves one vote on each query. The noisy votes label public texts, and a student prompt is made of those: only they leave the private
-side. Keys on which the votes depend may not change within a session.
+side. Keys on which the votes depend may not change within a session. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon, or search the settings privately.
 
-The plan (sweep_plan.py) has one training run or more for each setting at each epsilon. With public tuning all of them are shown
-(sweep_runs.py); a private search shows the best alone (private_search.py).
+With public tuning, every setting is run at every epsilon, and all results are shown (sweep_runs.py). A private search runs a random number
+of trials, and shows the best alone (private_search.py). sweep_plan.py reads the file for both.
 """
 
 from __future__ import annotations
