@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import binomial_tail
-from dpcli.audit.noise_draws import NoisyStep, noise_draws
+from dpcli.audit.noise_draws import noise_draws
 from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, statistics
 from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import least_count
@@ -55,6 +55,10 @@ class Step:
     sums: Mapping[str, Any]
     batch: Sequence[Any] = ()
     noise: Mapping[str, Any] = field(default_factory=dict)
+
+    def arrays(self) -> list[Array]:
+        """Return all arrays of sums and noise."""
+        return [*map(np.asarray, self.sums.values()), *map(np.asarray, self.noise.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,11 +325,10 @@ def _noise_tests(runs: Sequence[Sequence[Step]], declared: Declared) -> Iterator
     """
     if declared.noise is None or not _reports_noise(runs):
         return
-    noisy_runs = [[NoisyStep(step.sums, step.noise) for step in run] for run in runs]
-    draws = noise_draws(noisy_runs, declared.noise, declared.fresh)
+    draws = noise_draws(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
-    elif all(np.isfinite(values).all() for run in noisy_runs for step in run for values in step.arrays()):
+    elif all(np.isfinite(values).all() for run in runs for step in run for values in step.arrays()):
         raise InputError("replay: the names or shapes of the noise change from step to step")
 
 

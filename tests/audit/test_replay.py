@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpcli.audit.audit_result import ReplayCheck
-from dpcli.audit.noise_draws import Draws, NoisyStep, noise_draws
+from dpcli.audit.noise_draws import Draws, noise_draws
 from dpcli.audit.noise_statistics import chi_square_cdf, detectable_factor, statistics
 from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
@@ -236,13 +236,13 @@ def test_what_would_have_been_found_is_found() -> None:
 
 
 def test_the_first_step_alone_is_taken_of_correlated_noise() -> None:
-    step = NoisyStep({"w": np.zeros(3)}, {"w": np.ones(3)})
+    step = Step({"w": np.zeros(3)}, noise={"w": np.ones(3)})
     assert noise_draws([[step, step]] * 4, 1.0, fresh=False).count == 4  # type: ignore[union-attr]
     assert noise_draws([[step, step]] * 4, 1.0, fresh=True).count == 8  # type: ignore[union-attr]
 
 
 def test_noise_whose_shape_changes_is_no_table() -> None:
-    steps = [NoisyStep({"w": np.zeros(3)}, {"w": np.ones(size)}) for size in (3, 4)]
+    steps = [Step({"w": np.zeros(3)}, noise={"w": np.ones(size)}) for size in (3, 4)]
     assert noise_draws([steps], 1.0, fresh=True) is None
 
 
