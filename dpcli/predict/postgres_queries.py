@@ -26,7 +26,7 @@ DENIED = (
     "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
     "count in a database needs CREATE on the database"
 )
-MEANINGS = {
+MEANINGS = {  # messages by the beginning of the error's SQLSTATE
     **LEDGER_MEANINGS,
     "42501": DENIED,
     "42P01": "its tables are not those of a count of queries: {text}",

@@ -33,7 +33,7 @@ APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
 WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")
 DAMAGED = f"damaged: {LOST}"
-MEANINGS = {
+MEANINGS = {  # messages by the beginning of the error's name in SQLite
     **LEDGER_MEANINGS,
     "SQLITE_CORRUPT": DAMAGED,
     "SQLITE_NOTADB": DAMAGED,

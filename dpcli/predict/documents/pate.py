@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
-from dpcli.predict.documents.statements import BOTH, counts, sanitised_data, setting
+from dpcli.predict.documents.statements import BOTH_WAYS, query_data, sanitised_data, session_data
 from dpcli.predict.pate.pate_session import LABELS
 from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
@@ -46,7 +46,7 @@ def account_document(cost: VoteAccount) -> Document:
     filed = account_report.document(plan.as_filed, plan.diagnostics)
     given_votes = _epsilons_given_votes(cost)
     data = {
-        **setting(plan),
+        **session_data(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
         "queries": max(plan.queries, plan.stated),
         "answers": plan.stated,
@@ -111,7 +111,7 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
     if cost.sanitised is not None and account.delta:
         yield (
             f"sanitised, may be published: epsilon <= {up(cost.sanitised.epsilon(account.delta))} for these labels and this number, an "
-            f"ex-post bound {BOTH}, except with probability {cost.sanitised.failure:g} over its noise; it is drawn once and saved"
+            f"ex-post bound {BOTH_WAYS}, except with probability {cost.sanitised.failure:g} over its noise; it is drawn once and saved"
         )
 
 
@@ -144,11 +144,11 @@ def label_document(outcome: SessionOutcome) -> Document:
     )
     details = tuple(_label_details(outcome))
     data = {
-        **setting(plan),
+        **session_data(plan),
         "private": transcript.private,
         "run": transcript.session.run,
         "folder": plan.folder,
-        **counts(transcript),
+        **query_data(transcript),
         "there": outcome.queries,
         "exit_code": 0,
     }
@@ -197,7 +197,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
             "(private)"
         )
     data = {
-        **setting(plan),
+        **session_data(plan),
         "folder": plan.folder,
         "pool": len(teachers.votes),
         "fitted_before": teachers.fitted_before,
@@ -221,7 +221,7 @@ def student_document(outcome: StudentOutcome) -> Document:
     costs = f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}"
     details = (costs, *window_note(plan))
     data = {
-        **setting(plan),
+        **session_data(plan),
         "private": outcome.transcript.private,
         "labelled": outcome.labelled,
         "pseudo_labelled": outcome.pseudo,

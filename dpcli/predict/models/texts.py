@@ -22,7 +22,9 @@ from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
 
-Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
+RowReader = Callable[
+    [str, RowWindow | None], list[Any]
+]  # (path of a file, window) -> its rows, as values by the name of their column
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ def _named_columns(rows: list[Any], names: Sequence[str], source: TextSource) ->
     return [[row[name] for row in rows] for name in names]
 
 
-def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
+def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> RowReader:
     """Return a reader of rows by column name, from a reader of column names and rows of values."""
 
     def read_rows(file_path: str, window: RowWindow | None) -> list[Any]:
@@ -195,4 +197,8 @@ def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]
     return read_rows
 
 
-READERS: Mapping[str, Rows] = {".csv": _rows_by_name(csv_table), ".jsonl": json_lines, ".parquet": _rows_by_name(parquet_table)}
+READERS: Mapping[str, RowReader] = {
+    ".csv": _rows_by_name(csv_table),
+    ".jsonl": json_lines,
+    ".parquet": _rows_by_name(parquet_table),
+}

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 COUNTING = "ngram"  # value of `model` for dpcli's own model, which counts tokens
 PUBLIC_TEXT = "a text file or module:function, declared public,"
-TOKENS = "bytes, a path or a name, or module:function"
+TOKENIZERS = "bytes, a path or a name, or module:function"
 DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
-LENGTH = up_to(3, "3")
+UP_TO_3 = up_to(3, "3")
 ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
 NO_GUARANTEE = (
     "the published protocol is not a DP guarantee: its Theorem 5.1 needs a bound on the divergence at every order, and the protocol bounds "
@@ -109,7 +109,7 @@ class Pmixed:
     public: Annotated[
         str | None, Key("public text that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
     ] = None
-    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
+    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", UP_TO_3, reader=NGRAM)] = 2
     tokenizer: Annotated[
         str | None,
         Key("public tokenizer: bytes, a path or a name, or module:function; by default, the model's own"),
@@ -166,7 +166,7 @@ class Pmixed:
 
     def problems(self) -> Iterator[Problem]:
         if self.model == COUNTING:
-            for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENS)):
+            for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENIZERS)):
                 if getattr(self, name) is None:
                     yield (name,), f'{expected} with model = "{COUNTING}"', "none"
             if self.lora is not None:

@@ -22,7 +22,7 @@ from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
-AT_MOST = up_to(100_000, "100000")  # limit of the whole numbers in [prompt]
+AT_MOST = up_to(100_000, "100000")  # a whole number from 1 to 100,000
 OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
 
 
