@@ -115,7 +115,7 @@ def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[s
     failures = tuple(dict.fromkeys(answer.failure for answer in answers.values() if answer.failure is not None))
     if failures:
         return failures
-    if len({answer.headline[0] for answer in answers.values()}) > 1:
+    if len({answer.headline.name for answer in answers.values()}) > 1:
         return ("expected trials with the same first metric, found several",)
     state["chosen"] = _best(plan.better, state["draws"], [answers[job.folder] for job in jobs])
     _save_state(state_file, state)
@@ -126,7 +126,7 @@ def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[st
     """Return the best trial. Among equal trials, it is the first, which is a random choice because all have the same distribution."""
     if not answers:
         return None
-    best = max(range(len(answers)), key=lambda trial: rank(better, answers[trial].headline[1]))
+    best = max(range(len(answers)), key=lambda trial: rank(better, answers[trial].headline.value))
     name, value = answers[best].headline
     return {"metric": name, "value": value, "variant": draws[best], "trial": best + 1}
 

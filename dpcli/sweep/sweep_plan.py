@@ -44,7 +44,7 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
-    """Return whether higher or lower values of the metric are better. Add a finding if `sweep.better` is missing or wrong."""
+    """Return which values of the metric are better. Add a finding if `sweep.better` is missing or wrong; the file is then refused."""
     metric, better = train.measures or ("", sweep.better)
     if better is None:
         expected = '"higher" or "lower" with task = "custom", for the better values of its metric'

@@ -185,13 +185,13 @@ def job_of(plan: SweepPlan, variant: Variant, folder: str) -> Job:
 
 
 def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:
-    values = tuple(answer.headline[1] for answer in answers if answer.failure is None)
+    values = tuple(answer.headline.value for answer in answers if answer.failure is None)
     return Cell(variant, values, tuple(answer.failure for answer in answers if answer.failure is not None))
 
 
 def _metric_name(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
     """Return the name of the headline metric of all runs. Raises InputError if they differ."""
-    names = {answer.headline[0] for answer in answers if answer.failure is None}
+    names = {answer.headline.name for answer in answers if answer.failure is None}
     if len(names) > 1:
         raise InputError(f"{plan.path}: expected runs with the same first metric, found {first_names(sorted(names))}")
     return next(iter(names), "")

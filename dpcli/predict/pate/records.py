@@ -163,7 +163,7 @@ def queries_digest(inputs: Array) -> str:
 def public_test_records(pate: Pate, path: str) -> Records | None:
     """Return the records on which the student is tested; None if the file names none, or all held-out records are queries.
 
-    Raises InputError if the records cannot be read.
+    Without them, the student has no accuracy. Raises InputError if the records cannot be read.
     """
     if pate.test is None:
         return None

@@ -190,7 +190,7 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 
 
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
-    """Return the release of a session; None if none was made, or it was lost.
+    """Return the release of a session; None if none was made, or it was lost, so that the statement has the guarantee alone.
 
     Raises InputError if the file now describes a release with other parameters.
     """

@@ -206,7 +206,7 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
-    """Return the fitted models of a plan; None if none were fitted."""
+    """Return the fitted models of a plan; None if none were fitted, so that `dpcli pmixed evaluate` fits its own."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 
