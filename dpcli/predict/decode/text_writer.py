@@ -175,14 +175,14 @@ def context_batches(
     privacy: Privacy,
     frame: ContextFrame,
     vocabulary: Vocabulary,
-    words: int,
+    vocabulary_size: int,
     rows: RowWindow | None = None,
 ) -> list[list[tuple[int, ...]]]:
     """Return the contexts of each batch. A batch may have any number of contexts.
 
     Args:
         privacy: Privacy of the file. Only the first max_contributions texts of each unit are used.
-        words: Number of tokens in the model's vocabulary. A text with other tokens, or on which the tokenizer fails, is left out.
+        vocabulary_size: Number of tokens in the model's vocabulary. A text with other tokens, or on which the tokenizer fails, is left out.
         rows: Rows of the data that may be read; all rows if None.
 
     Raises InputError if the texts cannot be read.
@@ -193,7 +193,7 @@ def context_batches(
         private = _first_contributions(private, privacy.max_contributions or 1)
 
     def context(text: str) -> tuple[int, ...]:
-        return frame.context(token_ids(vocabulary, text, words, ""))
+        return frame.context(token_ids(vocabulary, text, vocabulary_size, ""))
 
     no_context: tuple[int, ...] = ()
     contexts = [default_on_error(partial(context, text), no_context) for text in private.texts]
