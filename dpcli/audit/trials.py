@@ -263,7 +263,7 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
 
 
 def _start_worker(plan: TrialPlan) -> None:
-    """Prepare a new process for trials."""
+    """Prepare a new process for trials, whose worker `_run_part` uses."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent ends this process when its current part is finished
     _WORKER[:] = [Worker(plan)]
 

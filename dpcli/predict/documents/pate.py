@@ -41,7 +41,7 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 
 
 def account_document(cost: VoteAccount) -> Document:
-    """Return the document of `dpcli pate account`."""
+    """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
     filed = account_report.document(plan.as_filed, plan.diagnostics)
     given_votes = _epsilons_given_votes(cost)
@@ -136,7 +136,7 @@ def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
 
 
 def label_document(outcome: SessionOutcome) -> Document:
-    """Return the document of `dpcli pate label`."""
+    """Return the document of `dpcli pate label`: how many queries were answered, at which cost. It warns of seeded noise."""
     plan, transcript = outcome.plan, outcome.transcript
     headline = (
         f"{_seeded_noise(transcript)}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= "
@@ -184,7 +184,7 @@ def _label_details(outcome: SessionOutcome) -> Iterator[str]:
 
 
 def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
-    """Return the document of `dpcli pate fit`."""
+    """Return the document of `dpcli pate fit`: where the votes are. They are private, and nothing is charged yet."""
     headline = f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing has been released or charged yet"
     details = [
         f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
@@ -208,7 +208,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
 
 
 def student_document(outcome: StudentOutcome) -> Document:
-    """Return the document of `dpcli pate student`."""
+    """Return the document of `dpcli pate student`: its accuracy on public data, at no cost beyond that of the labels."""
     plan = outcome.plan
     labels = f"{outcome.labelled:,} labels of teachers"
     if outcome.pseudo:

@@ -40,7 +40,7 @@ def guarantee(plan: PmixedPlan) -> str:
 
 
 def fit_document(outcome: FitOutcome) -> Document:
-    """Return the document of `dpcli pmixed fit`."""
+    """Return the document of `dpcli pmixed fit`: where the models are, and the cost of all tokens that they may draw."""
     plan, count = outcome.plan, len(outcome.fit.models)
     resumed = (f"{outcome.resumed} models had been fitted before",) if outcome.resumed else ()
     paid = ("a ledger was charged for all tokens",) if outcome.fit.session.charged else (COUNTED_IN_FOLDER,)
@@ -100,7 +100,7 @@ def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
 
 
 def account_document(costs: Costs) -> Document:
-    """Return the document of `dpcli pmixed account`."""
+    """Return the document of `dpcli pmixed account`: costs, a solved parameter, or the claim of the published protocol."""
     if costs.plan.account is None:
         return _claim_document(costs.plan)
     return _priced_document(costs) if costs.solve is None else _solved_document(costs)

@@ -36,7 +36,7 @@ REFERENCES = {  # label of each horizontal line in the chart
 
 
 def evaluate_document(evaluation: Evaluation) -> Document:
-    """Return the document of `dpcli pmixed evaluate`."""
+    """Return the document of `dpcli pmixed evaluate`: a table of methods and, with --over, the ablation with its chart."""
     sound, public, no_privacy = (evaluation.method(kind) for kind in ("sound", "public", "all"))
     headline = (
         f"perplexity {sound.perplexity.value:.4g} of {sound.name} at epsilon <= {up(evaluation.epsilon)}, delta = {evaluation.delta!r}; "

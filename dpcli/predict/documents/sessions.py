@@ -63,7 +63,7 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
 
 
 def generate_document(outcome: GenerationOutcome) -> Document:
-    """Return the document of `dpcli generate`."""
+    """Return the document of `dpcli generate`: the texts of this call, and how many of all have been counted."""
     plan, account = outcome.plan, outcome.plan.account
     written = f"{_texts(len(outcome.written))} written, {outcome.taken:,} of {plan.texts:,} in all"
     headline = f"{guarantee(account)}: {written}"
@@ -112,7 +112,7 @@ def prompt_plan_document(plan: PromptPlan) -> Document:
 
 
 def prompt_document(outcome: PromptOutcome) -> Document:
-    """Return the document of `dpcli prompt`."""
+    """Return the document of `dpcli prompt`: how many texts were labelled, and the student's prompt with its accuracy."""
     plan, account, student = outcome.plan, outcome.plan.account, outcome.student
     headline = (
         f"{guarantee(account)}: {outcome.answered:,} of {outcome.texts:,} public texts were labelled, "

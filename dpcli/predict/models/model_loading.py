@@ -166,7 +166,7 @@ class WordVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class PretrainedVocabulary:
-    """A tokenizer of transformers."""
+    """A tokenizer of transformers. It adds no special token before or after a text."""
 
     tokenizer: Any
 

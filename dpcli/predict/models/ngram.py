@@ -155,7 +155,7 @@ def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGr
 
 
 def pack(counts: Sequence[NGramCounts]) -> bytes:
-    """Return counts as bytes."""
+    """Return counts as bytes, from which `unpack` returns them: the learnt parameters of a shard, as they are stored."""
     file = io.BytesIO()
     parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in ARRAYS}
     np.savez_compressed(file, allow_pickle=False, **parts)

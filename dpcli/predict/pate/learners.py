@@ -22,7 +22,7 @@ MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers,
 
 
 class Learnt(Protocol):
-    """A fitted classifier."""
+    """A fitted classifier: a teacher, or the student."""
 
     def probabilities(self, inputs: Array) -> Array:
         """Return the probability of each label, (n, classes); 1 for the predicted label if the learner only predicts labels."""

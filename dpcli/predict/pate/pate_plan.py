@@ -224,7 +224,7 @@ class Pate:
 
     @property
     def labels(self) -> int:
-        """Return the number of labels."""
+        """Return the number of labels: `classes`, which may be left out for digits, of which there are 10."""
         return self.classes or 10
 
 

@@ -102,7 +102,7 @@ class TranscriptFile:
         self.path, self.content = path, content
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Append a line, durably."""
+        """Append a line to the file, durably, and apply it to the content."""
         add_line(self.path, line)
         self.content.apply(line)
 

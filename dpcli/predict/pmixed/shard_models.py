@@ -108,7 +108,7 @@ def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records
 
 @dataclass(frozen=True, slots=True)
 class FittedModel:
-    """A fitted model in another process."""
+    """A fitted model from the user's code, which answers from a process of its own."""
 
     vocabulary: int
     context: int

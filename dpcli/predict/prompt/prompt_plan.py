@@ -145,7 +145,7 @@ class PromptPlan(PredictionPlan, PricedSession):
 
     @property
     def queries(self) -> int:
-        """Return the largest number of queries."""
+        """Return the largest number of queries that the entry pays for."""
         return aggregator_class(self.entry).most_queries(self.entry)
 
     @property

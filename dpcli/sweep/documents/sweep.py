@@ -41,7 +41,7 @@ HORIZONTAL_MARGIN = 1.15  # margin of the picture on either side, as a factor of
 
 
 def plan_document(plan: SweepPlan) -> Document:
-    """Return the document of a dry run."""
+    """Return the document of a dry run: each point with its noise and certified epsilon, and the number of runs."""
     runs = "" if plan.trials else f"{plan.repeats}"
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     rows = tuple((*_plan_row(variant), runs) for variant in plan.variants)
