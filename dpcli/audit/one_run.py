@@ -171,7 +171,7 @@ def _tests_per_count(claim: Claim) -> int:
 
 
 def _guess_evidence(guessed: Guessed) -> str:
-    """Return the numbers of canaries, guesses and right guesses, in words."""
+    """Return the counts of guesses in words: "70 of 100 guesses right, about the 50 highest and 50 lowest scores of 400 canaries"."""
     about = f"{guessed.sides} of {guessed.canaries:,} canaries" if guessed.sides else f"{guessed.canaries:,} canaries"
     return f"{guessed.correct:,} of {guessed.guesses:,} guesses right, about {about}"
 

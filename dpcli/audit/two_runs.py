@@ -133,12 +133,12 @@ def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, fl
 
 
 def _rate_up(rate: float) -> str:
-    """Return a rate in percent, rounded up to three decimals."""
+    """Return a rate in percent, rounded up to three decimals: 0.1234561 -> "12.346 %"."""
     return f"{math.ceil(1e5 * rate) / 1e3:g} %"
 
 
 def _rate_down(rate: float) -> str:
-    """Return a rate in percent, rounded down to three decimals."""
+    """Return a rate in percent, rounded down to three decimals: 0.1234561 -> "12.345 %"."""
     return f"{math.floor(1e5 * rate) / 1e3:g} %"
 
 

@@ -162,7 +162,7 @@ def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved:
 
 
 def model_file(folder: str, shard: int) -> str:
-    """Return the path of the file of a shard's model."""
+    """Return the path of the file of a shard's model, such as shard-0003.model in the folder."""
     return os.path.join(folder, f"shard-{shard:04d}.model")
 
 

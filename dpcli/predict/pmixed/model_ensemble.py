@@ -108,7 +108,7 @@ class Paper:
 
 
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
-    """Return probabilities at a temperature, along the last axis."""
+    """Return probabilities at a temperature, along the last axis, from log-probabilities."""
     with np.errstate(all="ignore"):  # Invalid answers, such as NaN, stay invalid and are handled later.
         weights = np.exp((log_probabilities - log_probabilities.max(axis=-1, keepdims=True)) / temperature)
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

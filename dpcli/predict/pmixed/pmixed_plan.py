@@ -278,7 +278,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError if one change may affect several shards."""
+    """Raise InputError if one change may affect several shards, as the account prices the change of one."""
     privacy = pipeline.privacy
     assert isinstance(entry.spec, EnsembleMixtureSpec)
     removes_shards = entry.spec.change == "remove-shard"

@@ -141,7 +141,7 @@ def _title(plan: SweepPlan) -> str:
 
 
 def _size(plan: SweepPlan) -> str:
-    """Return the number of points and runs in words."""
+    """Return the number of points and runs in words: "8 points, 2 runs each, 16 in all"."""
     points = len(plan.variants)
     if plan.trials is not None:
         return f"a private search among {points:,} setting{'s' * (points > 1)}, a secret random number of trials"
