@@ -31,7 +31,7 @@ EX_POST = "This bound was not fixed before the votes were read. The first epsilo
 
 
 def guarantee(account: Account) -> str:
-    """Return the guarantee of a session, in words: "epsilon <= 2.1 at delta = 1e-06"."""
+    """Return the guarantee of a session, in words: "epsilon <= 2.1000 at delta = 1e-06"."""
     return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
 
 
