@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from operator import methodcaller
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
@@ -59,7 +58,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The work of the shard processes: a call of a method of the public side (public_side.py), such as `learn`, on private arguments.
+    """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
     The public side is built once, in the process from which the others are forked.
     """
@@ -91,19 +90,19 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
 
 def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> list[Records]:
     """Return the records of each shard. Raises InputError, which quotes no text, if the tokenizer fails."""
-    calls = [(shard, methodcaller("private_records", texts)) for shard, texts in enumerate(shards)]
+    calls = [(shard, partial(PublicSide.private_records, texts=texts)) for shard, texts in enumerate(shards)]
     records_by_shard = dict(processes.results(calls))
     return [records_by_shard[shard] for shard in range(len(shards))]
 
 
 def rehearse(processes: ShardProcesses) -> None:
-    """Raise InputError as `PublicSide.rehearse` does."""
-    list(processes.results([(0, methodcaller("rehearse"))]))
+    """Fit a model to an empty shard in a process, so that a model that cannot be fitted is refused before the charge, by InputError."""
+    list(processes.results([(0, PublicSide.rehearse)]))
 
 
 def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of each shard, and the parameters that a model learns from its records alone."""
-    return processes.results((shard, methodcaller("learn", shard_records)) for shard, shard_records in records)
+    return processes.results((shard, partial(PublicSide.learn, records=shard_records)) for shard, shard_records in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
         return tuple(map(side.tuned, learnt))
     processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)
     require_same_content(side.content, processes.content)
-    residents = processes.residents(methodcaller("tuned", parameters) for parameters in learnt)
+    residents = processes.residents(partial(PublicSide.tuned, learnt=parameters) for parameters in learnt)
     return tuple(FittedModel(side.model.vocabulary, side.model.context, resident) for resident in residents)
 
 
