@@ -63,8 +63,7 @@ class Evidence:
 def read_evidence(path: str) -> Evidence:
     """Return the scores, guesses or counts in a file, or in the file RUN_FILE of a folder.
 
-    Raises:
-        InputError: The file cannot be read or contains something else. For a malformed row, the message gives its number.
+    Raises InputError if the file cannot be read or contains something else. For a malformed row, the message gives its number.
     """
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
     shown, text = escaped_path(name), _read_text(name)

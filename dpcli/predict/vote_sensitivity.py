@@ -1,9 +1,11 @@
-"""The sensitivity of the cost of a noisy choice: how much the cost changes if one vote changes.
+"""The sensitivity of the cost of a noisy choice: how much the cost changes if one teacher's vote changes.
 
-The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one vote
-changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes. It
-changes fastest at q1 = B_L(q0). The smooth sensitivity is computed from the largest change of D by one vote, at each distance from the
-votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4 (Algorithms 3 to 5, Proposition 13).
+The cost given the votes is private. pate/vote_release.py releases it with noise in proportion to the smooth sensitivity that is computed
+here. The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one
+vote changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes.
+It changes fastest at q1 = B_L(q0). The *local* sensitivity is the largest change of D by one vote. The *smooth* one is the maximum over d
+of e^(-beta d) times the largest local one within d changed votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4
+(Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class AnswerSensitivity:
     Attributes:
         sigma: Standard deviation of the noise on each count, in votes.
         classes: Number of labels.
+        order: Renyi order of the cost, above 1.
     """
 
     sigma: float

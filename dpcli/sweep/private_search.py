@@ -1,8 +1,11 @@
 """A private hyperparameter search. It releases the best trial if all trials succeed, and nothing otherwise.
 
-The number of trials is drawn at random and is secret, like all trials but the best; the theorem of repeat-and-select prices the search as a
-whole (repeat_and_select.py). So a trial that fails must not be replaced or skipped, and an interrupted search continues with the trials
-that were drawn at its start.
+A *trial* is a training run with a setting that is drawn at random (sweep_trials.py). The number of trials is random and secret, like all
+trials but the best; the theorem of repeat-and-select prices the search as a whole (mechanisms/choice/repeat_and_select.py). So a trial that
+fails must not be replaced or skipped, and an interrupted search continues with the trials that were drawn at its start.
+
+The *state* of a search is the table in search.json: the fingerprint of the plan, the key of the charge in the ledger ("charge"), the number
+of the setting of each trial ("draws": [2, 0, 1], until the best is released), and the best trial ("chosen", once all trials have ended).
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
         if "draws" in state and "chosen" not in state:
             failures = _make_trials(plan, processes, state_file, state)
             if failures:
-                return PrivateSelection(plan, "", None, None, plan.folder, failures)
+                return PrivateSelection(plan, None, None, None, plan.folder, failures)
         if "draws" in state:
             _release_best(plan, state_file, state)
             charges.commit(state["charge"])
@@ -76,7 +79,7 @@ def _resume_or_begin(plan: SweepPlan, state_file: str, charges: SweepCharges) ->
     if os.path.lexists(os.path.join(plan.folder, BEST)):
         raise InputError(f"{plan.folder}: expected a new folder, found the model of an earlier search in it")
     assert plan.trials is not None
-    charge = charges.charge(plan.variants[0].plan.pipeline)
+    charge = charges.charge(plan.pipeline)
     state = {
         "schema": SCHEMA,
         "fingerprint": fingerprint,
@@ -112,7 +115,7 @@ def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[s
     failures = tuple(dict.fromkeys(answer.failure for answer in answers.values() if answer.failure is not None))
     if failures:
         return failures
-    if len({answer.headline[0] for answer in answers.values()}) > 1:
+    if len({answer.headline.name for answer in answers.values()}) > 1:
         return ("expected trials with the same first metric, found several",)
     state["chosen"] = _best(plan.better, state["draws"], [answers[job.folder] for job in jobs])
     _save_state(state_file, state)
@@ -123,7 +126,7 @@ def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[st
     """Return the best trial. Among equal trials, it is the first, which is a random choice because all have the same distribution."""
     if not answers:
         return None
-    best = max(range(len(answers)), key=lambda trial: rank(better, answers[trial].headline[1]))
+    best = max(range(len(answers)), key=lambda trial: rank(better, answers[trial].headline.value))
     name, value = answers[best].headline
     return {"metric": name, "value": value, "variant": draws[best], "trial": best + 1}
 
@@ -146,7 +149,7 @@ def _release_best(plan: SweepPlan, state_file: str, state: dict[str, Any]) -> No
 def _selection(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> PrivateSelection:
     """Return the result of a search, given the saved choice; None means that no trial was drawn."""
     if chosen is None:
-        return PrivateSelection(plan, "", None, None, plan.folder)
+        return PrivateSelection(plan, None, None, None, plan.folder)
     return PrivateSelection(
         plan, chosen["metric"], chosen["value"], plan.variants[chosen["variant"]], os.path.join(plan.folder, BEST)
     )
