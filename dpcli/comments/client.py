@@ -43,11 +43,9 @@ def ignore_wait(_: str) -> None:
 
 
 def seconds_asked(code: int, retry_after: str | None) -> float | None:
-    """Return the seconds of Retry-After in a rate-limited answer; None for another answer, or if the header has a date.
+    """Return the seconds of the header Retry-After in a rate-limited answer, such as (429, "30") -> 30.0.
 
-    Args:
-        code: Status code of the answer.
-        retry_after: Value of the header; None if the answer has none.
+    The result is None for another status code, or if there is no header or it has a date: such an answer is a refusal.
     """
     text = retry_after or ""
     if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -58,10 +56,7 @@ def seconds_asked(code: int, retry_after: str | None) -> float | None:
 def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
     """Return the result of `ask`, which is called again after each wait that the server asks for.
 
-    Raises InputError if the waits together are longer than LONGEST_WAITS.
-
-    Args:
-        on_wait: Function that is called with a message before each wait.
+    Each wait is announced by `on_wait`. Raises InputError if the waits together are longer than LONGEST_WAITS.
     """
     left = LONGEST_WAITS
     while True:

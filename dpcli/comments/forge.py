@@ -114,9 +114,7 @@ def expect(value: Any, expected: type[T], what: str, where: str) -> T:
 
     True and False are refused for every type, as they are numbers in Python.
 
-    Args:
-        what: Name of the part, for the message.
-        where: Method and address of the request, for the message.
+    what, where: name of the part, and method and address of the request, for the message.
     """
     if not isinstance(value, expected) or isinstance(value, bool):
         actual = TYPE_NAMES.get(type(value), "nothing")

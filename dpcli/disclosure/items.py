@@ -1,4 +1,7 @@
-"""The items of a disclosure statement and of a registry entry. An item has a question, a source, keys of the file, and an answer.
+"""The items of a disclosure statement and of a registry entry: the questions that a reader of a private release should get answered.
+
+None of the questions is ours. Each is asked by a paper, a guideline or a registry, named in `asked_by` by its letter and the place in it.
+An item also has the keys of the file that can state its answer, and the function of item_answers.py that reads them (DERIVED).
 
 Sources: [A] Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3 (1 setting, 2 definition: a data accesses, b output,
 c unit, d adjacency; 3 accounting: a type, b assumptions, c formal statement; 4 transparency). [B] Near, Darais, Lefkovitz & Howarth 2025,
@@ -42,7 +45,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The items of a form that have a common title."""
+    """Items with a common title. A form (STATEMENT, REGISTRY) is a tuple of chapters."""
 
     title: str
     items: tuple[Item, ...]

@@ -1,4 +1,8 @@
-"""Functions that draw a chart by the name of its kind, and that format the numbers and settings of charts and reports."""
+"""`draw` makes a chart by the name of its kind; below it are the words and rounded numbers that charts and reports share.
+
+Each kind has a module with a function that plugin.py registers: `dpcli plot KIND FILE` is draw(KIND, Question(pipeline)). A number in words
+is rounded to the side that promises less privacy (`few_up`, `parameter`), except one that is no bound (`few`).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,10 @@ from dpcli.numerics.work import SEARCH, limited_to
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
-DIGITS = 6  # number of digits of a rounded number, enough for a label
+DIGITS = 6  # significant digits of a rounded number, enough for a label
 LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
 DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
-# Keys to round down.
+# Keys of mechanisms of which more is safer: noise, and what else lowers the cost. They are rounded down, and other keys up.
 MORE_IS_SAFER = frozenset(
     {
         "noise_multiplier",
@@ -96,8 +100,8 @@ def epsilon_at_most(account: Account) -> str:
     return f"epsilon <= {up(account.upper)} ({account.winner.accountant.name})"
 
 
-def percent_up(share: float) -> str:
-    """Return a share in percent as text, rounded up."""
+def short_percent_up(share: float) -> str:
+    """Return a share in percent, rounded up to two decimals however small it is: 0.00001 -> "0.01 %". base/rounding.py has more digits."""
     return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"
 
 

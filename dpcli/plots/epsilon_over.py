@@ -1,8 +1,9 @@
-"""A chart of epsilon over one number, with the file's value marked and its budget drawn.
+"""Charts of epsilon over one number, with the file's value marked and its budget drawn: the kinds epsilon-sigma and epsilon-steps.
 
 `Varied` says which number varies and how to make the pipeline at each value. Each point of a line is an upper bound, unless an
 approximation was named; error bars show certified intervals where they are wide enough to be seen. The marker shows the headline of the
-file itself, and is left out if the drawn lines do not go through it, as the file then uses something that they do not.
+file itself, and is left out if the drawn lines do not go through it, as the file then uses something that they do not. epsilon_steps.py has
+the steps, which need some care, and `noise_chart` the noise.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
 from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves
+from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves, varied_key
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
 TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn
 WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
+NOISE_POINTS = 49  # number of values of the noise
+NOISE_REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,17 @@ class Varied:
     notes: tuple[str, ...] = ()
 
 
+def noise_chart(question: Question) -> Chart:
+    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
+    entry, key = varied_key(question, "noise")
+    stated = float(getattr(entry.spec, key))
+    values = {*(stated * np.geomspace(*NOISE_REACH, NOISE_POINTS)).tolist(), stated}
+    label = key.replace("_", " ")
+    return chart("epsilon-sigma", f"epsilon by {label}", label, question, of_key(question, entry, key, stated, sorted(values)))
+
+
 def of_key(question: Question, entry: Entry, key: str, stated: float, values: list[float]) -> Varied:
-    """Return a key of one mechanism as what is varied."""
+    """Return a key of one mechanism as the number that varies, with the mechanism as it is in the file otherwise."""
 
     def pipeline_at(value: float) -> Pipeline:
         return substitute(question.pipeline, ((entry.name, key),), value)
@@ -58,18 +71,9 @@ def of_key(question: Question, entry: Entry, key: str, stated: float, values: li
 
 
 def chart(kind: str, title: str, label: str, question: Question, varied: Varied) -> Chart:
-    """Return the chart of epsilon at each value.
+    """Return the chart of epsilon at each value. `label` is that of the axis of values.
 
-    Args:
-        kind: Name of the kind of chart.
-        title: Title of the chart.
-        label: Label of the axis of values.
-        question: Pipeline and settings of its account.
-        varied: What is varied.
-
-    Raises:
-        InputError: Epsilon is 0 for all values.
-        CannotCertify: There is no finite epsilon.
+    Raises InputError if epsilon is 0 for all values, and CannotCertify if there is no finite epsilon.
     """
     account = question.headline()
     epsilon_curves = curves(question, account, varied.values, lambda value: (varied.pipeline_at(value), account.delta))

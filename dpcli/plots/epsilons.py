@@ -286,8 +286,11 @@ def certificates(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
     return tuple(f"{curve.label}: {certificate(e for _, e in curve.epsilons)}" for curve in sound)
 
 
-def varied(question: Question, parameter: Parameter) -> tuple[Entry, str]:
-    """Return the mechanism to vary, and the key of its parameter. Raises InputError if none has it, or several and none is named."""
+def varied_key(question: Question, parameter: Parameter) -> tuple[Entry, str]:
+    """Return the mechanism to vary and the key of its parameter, such as its "sigma" for the parameter noise.
+
+    Raises InputError if no mechanism has the parameter, or if several have it and the question names none.
+    """
     entries = question.pipeline.mechanisms
     known = [(entry, key) for entry in entries if (key := parameter_key(entry, parameter)) is not None]
     names = ", ".join(entry.name for entry, _ in known) or "none"

@@ -1,4 +1,4 @@
-"""The registration of `dpcli plot` and its kinds of charts."""
+"""The registration of `dpcli plot`, and of the function that draws each kind of chart from a `Question` (epsilons.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLUGIN = Plugin(
     },
     plots={
         "epsilon-steps": "dpcli.plots.epsilon_steps:chart",
-        "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
+        "epsilon-sigma": "dpcli.plots.epsilon_over:noise_chart",
         "delta-epsilon": "dpcli.plots.delta_epsilon:chart",
         "trade-off": "dpcli.plots.trade_off_curve:chart",
         "rdp": "dpcli.plots.renyi_divergence:chart",

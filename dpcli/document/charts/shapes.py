@@ -1,6 +1,8 @@
 """The shapes of a scene, the layout that all charts share (width, margins, title and notes), and the colour palettes.
 
-Coordinates are pixels, and y increases downwards.
+A *scene* is a picture whose layout is done: scene.py makes it, and svg.py and png.py paint its shapes in the order of the fields of
+`Scene`, without moving any. A shape has the role of a colour (`Tone` of chart.py for data, `Ink` for everything else); a palette has the
+colour. Coordinates are pixels, and y increases downwards.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Literal
 from dpcli.document.chart import Tone
 from dpcli.document.charts.labels import Point
 
+# Roles of colours that no data have: texts, lines of the grid, axes, paper, and squares without a value or at a step of their values.
 Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
 # Colours of the squares of a grid, from small to large values. Larger values are darker on light paper, and lighter on dark paper.
 STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
@@ -161,5 +164,5 @@ TERMINAL: dict[Tone, str] = {
 
 
 def name(tone: Tone | str) -> str:
-    """Return the name of a colour's class in a style sheet."""
+    """Return the name of a colour's class in the style sheet of an svg: Tone.MAIN -> "main", "grid" -> "grid"."""
     return tone if isinstance(tone, str) else tone.name.lower()

@@ -1,4 +1,9 @@
-"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille."""
+"""The chart format terminal: a chart as lines of text.
+
+Curves are drawn in braille characters, each of which is a grid of 2 x 4 dots, or in ASCII if the output cannot encode braille. A `Canvas`
+has the characters of one area; a plot is drawn on a canvas of its own, which is then copied between the axis on the left and the names on
+the right. Labels are placed by labels.py as in the other formats, with the cells of the screen converted to its pixels.
+"""
 
 from __future__ import annotations
 
@@ -130,10 +135,7 @@ def _switch(current: Tone | None, tone: Tone | None) -> str:
 
 
 def grid_lines(grid: Grid, width: int) -> list[str]:
-    """Return the rows of a grid and its legend.
-
-    Rows that are wider than `width` lose their left columns, which are the oldest.
-    """
+    """Return a grid and its legend. On a narrow screen the left columns are left out, which are the oldest blocks of a ledger."""
     legend = textwrap.wrap(_legend(grid), width)
     body = _list(grid, width) if grid.named else _rows(grid, width)
     return [*body, "", *legend]
@@ -149,6 +151,7 @@ def mark(grid: Grid, square: Square) -> str:
 
 
 def _list(grid: Grid, width: int) -> list[str]:
+    """Return a line for each square, for a grid whose squares have names."""
     labels = [visible(square.label) for square in grid.squares]
     wide = min(max(map(len, labels), default=0), width // 2)
     lines = []
@@ -196,7 +199,7 @@ def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = 
 
     width: number of columns of the screen; at least 40 are used.
     color: whether to use ANSI colour codes.
-    encoding: encoding of the output, which must be able to represent all characters.
+    encoding: encoding of the output. A character that it does not have, say in a title, becomes "?".
     """
     glyphs, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
@@ -219,6 +222,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
+    """Return a chart with two axes: the title of y, the plot with names on its right, and the x axis."""
     marks = ticks(chart.y, 7)
     left = max((len(words) for _, words in marks), default=0) + 1
     named = named_at_end(chart)
@@ -329,6 +333,7 @@ def _write_y_axis(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int
 
 
 def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], ends: list[float], column: int) -> None:
+    """Write the names of lines at a column, each at the row where its line ends, moved apart where they would touch."""
     tall = max((len(block) for block in names), default=1)
     rows = spread([end - 0.5 * (len(block) - 1) for end, block in zip(ends, names, strict=True)], tall, 0.0, ROWS - tall)
     for line, block, row in zip(lines, names, rows, strict=True):
@@ -351,6 +356,7 @@ def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
 
 
 def _bars(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
+    """Return a chart of bars, the one with the largest position on top. A positive value has at least one block."""
     left = max(len(visible(bar.name)) for bar in chart.bars)
     right = max(len(bar.label) for bar in chart.bars)
     columns = max(width - left - right - 4, 8)

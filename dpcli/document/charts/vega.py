@@ -1,4 +1,8 @@
-"""vega-lite: a specification of version 5 that contains the data, for notebooks and web pages."""
+"""The chart format vega-lite: a specification (version 5) of the picture as JSON, for notebooks and web pages.
+
+It contains the data, so it loads nothing, and whoever has it can draw it otherwise. Vega-Lite lays out axes and legends itself, but the
+labels inside a plot are placed by scene.py, as it would let them cover each other. Ticks and colours are those of the other formats.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,7 @@ Layer = dict[str, Any]  # a Vega-Lite object: a layer, or a part of one
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`.
-
-    Other arguments, which other formats of charts use, are ignored.
-    """
+    """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},

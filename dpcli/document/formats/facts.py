@@ -9,7 +9,8 @@ PATH_ENDINGS: endings of paths, in lower case, that select the format if the use
 TAKES_WIDTH_AND_COLOR: whether `render` takes the width of the screen and a switch for colours; false if the module does not state it.
 IS_APPENDED: whether the text is appended to a file that may exist; false if the module does not state it.
 
-A module may also have a function `stream`, which yields the text of `render` in pieces.
+A module may also have a function `stream`, which yields the text of `render` in pieces. The functions below look these up by the name of a
+format.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def renderable(fields: Collection[str]) -> tuple[str, ...]:
 
 
 def judges(name: str) -> bool:
-    """Return whether CI systems would read an empty report in this format as a pass."""
+    """Return whether CI systems would read an empty report in this format as a pass. An error is then written into it as a failure."""
     return bool(_stated(name, "CI_READS_VERDICT"))
 
 
@@ -47,8 +48,7 @@ def format_of_path(path: str, names: Sequence[str]) -> str | None:
 
 def shows(name: str) -> tuple[str, ...]:
     """Return the fields of a document that a format shows completely."""
-    result: tuple[str, ...] = _stated(name, "COMPLETE_FIELDS")
-    return result
+    return tuple(_stated(name, "COMPLETE_FIELDS"))
 
 
 def for_screen(name: str) -> bool:

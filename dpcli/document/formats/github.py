@@ -1,4 +1,8 @@
-"""github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request."""
+"""The format github: one line for each finding, which GitHub Actions shows as an annotation on the changed lines of a pull request.
+
+The lines are workflow commands: GitHub reads them in the log of a job. A text must therefore not be able to end its line and begin another
+command (`_data`), nor end its property (`_property`).
+"""
 
 from __future__ import annotations
 
@@ -38,4 +42,5 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
+    """Return a text escaped for the value of file= or title=, which ends at a comma or a colon."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,7 @@
-"""gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
+"""The format gitlab: a Code Quality report, which GitLab shows on the lines of a merge request.
+
+GitLab compares the fingerprints (fingerprint.py) with those of the target branch, and shows what is new and what was fixed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""html: a self-contained page for a browser or for print. It loads no files and runs no scripts."""
+"""The format html: a page that is one file, for a browser or for print.
+
+The page loads nothing and runs no scripts, and its content security policy says so to the browser: whatever text of a file reaches it stays
+text. It has everything of a document that is read by itself: title, passages, pictures (as svg), tables, notes, and further documents as
+parts. `fragment` is the same without page and style, for a notebook.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from dpcli.document.document import Document, Passage, Table, visible
 
 
 def style() -> str:
-    """Return the style sheet, which is equal for all pages."""
+    """Return the style sheet, which is the same for all pages."""
     return f":root{{{_colours(LIGHT)}--alarm:#8a1c1c;--alarm-paper:#fdf0ef;}}\n{_RULES}\n{_dark()}\n{_PRINT}"
 
 

@@ -1,4 +1,8 @@
-"""json: the JSON data of a document, indented."""
+"""The format json: the data of a document, unrounded and indented, for programs.
+
+The first field, `schema`, names the form of the document (document/schemas.py). JSON has no infinities, so they are the strings "inf" and
+"-inf" (`jsonable`).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,12 @@ COMPLETE_FIELDS = ("data",)
 
 
 def render(document: Document) -> str:
-    """Return one JSON object. Infinities are strings."""
+    """Return one JSON object."""
     return json_text(document.data, indent=2) + "\n"
 
 
 def stream(document: Document) -> Iterator[str]:
-    """Yield the pieces of `render`, for data that are not empty."""
+    """Yield the pieces of `render`, for data that are not empty. A list at the top level is written item by item, as it may be long."""
     mark = "{"
     for name, value in document.data.items():
         yield f"{mark}\n  {json_text(str(name))}: "
@@ -30,7 +34,6 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _items(values: Sequence[Any]) -> Iterator[str]:
-    """Yield the pieces of a list that is not empty, which may be too long for memory."""
     mark = "["
     for value in values:
         yield f"{mark}\n    {_inside(value, 2)}"

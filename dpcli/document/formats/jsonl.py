@@ -1,4 +1,7 @@
-"""jsonl: one line for each record (accountant, file, finding), or one line with all JSON data."""
+"""The format jsonl: one JSON object on each line, for log collectors and line by line processing.
+
+A line is a record of the document, such as an accountant, a file or a finding. A document without records is one line with all its data.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ COMPLETE_FIELDS = ("records",)
 
 
 def render(document: Document) -> str:
-    """Return lines, each of which is a JSON object."""
+    """Return the lines."""
     return "".join(stream(document))
 
 

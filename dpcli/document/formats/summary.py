@@ -1,4 +1,8 @@
-"""summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names."""
+"""The format summary: Markdown for the summary page of a CI job.
+
+It is appended to its file, as every step of a job may add to the page; GitHub names the file in GITHUB_STEP_SUMMARY. The page does not show
+the exit code, so a headline that does not say itself that the command failed gets a word for it in front.
+"""
 
 from __future__ import annotations
 

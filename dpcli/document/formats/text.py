@@ -1,4 +1,7 @@
-"""text: one plain line for each finding, then the headline, for logs."""
+"""The format text: one plain line for each finding, then the headline, for logs and for editors.
+
+A line is file:line:column: level rule: message, the form of compilers, at which editors jump to the place.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,6 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _line(finding: Finding) -> str:
-    """Return file:line:column: level rule: message. Line and column are left out if the finding has no place."""
+    """Return the line of a finding. Line and column are left out if it has no place in the file."""
     place = f":{finding.line}:{finding.column}" if finding.line else ""
     return f"{finding.path}{place}: {finding.level} {finding.rule}: {finding.message}"

@@ -1,4 +1,7 @@
-"""total: the single number of a result, for scripts."""
+"""The format total: the number of the result alone, unrounded, for scripts: `epsilon=$(dpcli account train.toml -f total)`.
+
+Only commands whose documents may have a number offer it (REQUIRED_FIELDS).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ COMPLETE_FIELDS = ("total",)
 
 
 def render(document: Document) -> str:
-    """Return the number of the headline, unrounded, on a line. Raises InputError if the document has no single number."""
+    """Return the number on a line. Raises InputError if the document has none."""
     if document.total is None:
         raise InputError("format total: this command has no single number")
     return document.total + "\n"
