@@ -184,8 +184,7 @@ class ValuedBound(NamedTuple):
 class BoundByValue:
     """The upper bound on a quantity as a function of the parameter. No value is measured twice.
 
-    measure: function that returns the bound for a pipeline in which the value has been set.
-    pipeline: the pipeline.
+    measure: function of a pipeline in which the value has been set, and of the value, that returns the bound.
     targets: the (mechanism, key) pairs that get the value.
     divisors: as for `substitute`.
     known: the bounds that were measured so far, by value.

@@ -1,4 +1,8 @@
-"""The joint cost of several pipelines on one dataset. All of their mechanisms are composed as if they were in one file."""
+"""The joint cost of several pipelines on one dataset: all of their mechanisms are composed as if they were in one file.
+
+`dpcli account` with several files and the gate ask for it, as two cheap files about the same people may be too much together. Files belong
+together if they state the same name in privacy.dataset.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The meaning of a guarantee: bounds on an attacker's error rates, advantage and posterior belief, and the epsilon of groups.
 
-Every number holds for any attack on the release. It is derived from the whole privacy profile and not from a single epsilon.
+`dpcli explain FILE` and `dpcli report` print these numbers. Each holds for any attack on the release, and is derived from the whole privacy
+profile (curve.py) and not from a single epsilon, which would allow the attacker more. The *reach* is the epsilon of the headline, or that
+of SMALL_DELTA if the file's delta is larger: the profile goes a little beyond it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The command `dpcli calibrate`: solve for one parameter of a pipeline file so that it meets a target."""
+"""The command `dpcli calibrate`: solve for one parameter of a pipeline file so that it meets a target.
+
+It reads the flags; analysis/calibrate_file.py solves, and documents/calibration.py says the answer. calibrate_sigma.py is the same for
+noise only, and also without a file.
+"""
 
 from __future__ import annotations
 

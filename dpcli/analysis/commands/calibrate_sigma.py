@@ -1,4 +1,7 @@
-"""The command `dpcli calibrate-sigma`: solve for the noise of a pipeline that flags or a file describe."""
+"""The command `dpcli calibrate-sigma`: solve for the noise of a pipeline that flags or a file describe.
+
+It is the question that most users have first: how much noise for this epsilon? For other parameters there is `dpcli calibrate`.
+"""
 
 from __future__ import annotations
 
