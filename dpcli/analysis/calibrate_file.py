@@ -71,14 +71,13 @@ def calibrate_file(
 ) -> Calibration:
     """Solve for one parameter of the file at `path`, or for every noise key with the value "calibrate".
 
-    Args:
-        path: path of the file.
-        solve: the parameter, as for `calibrate`.
-        goal: the target. With a goal, target_epsilon, delta and accountants have no effect.
-        target_epsilon: the target without a goal. If neither is given, all caps of the file's budget are met.
-        delta, accountants, group_size: as for `calibrate`.
-        mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
-        data: content of the file; if None, it is read from `path`.
+    path: path of the file.
+    solve: the parameter, as for `calibrate`.
+    goal: the target. With a goal, target_epsilon, delta and accountants have no effect.
+    target_epsilon: the target without a goal. If neither is given, all caps of the file's budget are met.
+    delta, accountants, group_size: as for `calibrate`.
+    mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
+    data: content of the file; if None, it is read from `path`.
 
     Raises:
         InputError, CannotCertify: as for `calibrate`.
@@ -142,18 +141,14 @@ def _calibrate_to_budget(
         # A section such as [federated] must agree with the final answer. That for epsilon alone may contradict it, and rho need more noise.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
-        if budget.rho is None or _rho_without_rounding(result, budget.rho) <= budget.rho:
+        charges = resolve(result.pipeline, group_size)
+        if budget.rho is None or without_rounding(total_rho(charges).value, budget.rho) <= budget.rho:
             solved = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(solved)
             return replace(result, pipeline=solved)
     # If there is also a cap on epsilon, the cap on rho needs more noise.
     assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
     return calibrate_goal(pipeline, RhoGoal(budget.rho), solve, targets, group_size, weights)
-
-
-def _rho_without_rounding(calibration: Calibration, cap: float) -> float:
-    """Return the rho of the calibrated pipeline, as it is compared with a cap."""
-    return without_rounding(total_rho(resolve(calibration.pipeline, calibration.group_size)).value, cap)
 
 
 def _require_noise_keys(path: str, marked: Sequence[Target], solve: str) -> None:

@@ -187,11 +187,10 @@ def _curve_of_case(
 ) -> ProfileCurve:
     """Return the curve of one case. Raises InternalError if accountants contradict each other.
 
-    Args:
-        composed: the profile of the case by each accountant.
-        epsilons, delta, points: as for `profile`.
-        pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
-        has_many: whether there are too many mechanisms to handle each of them at every point.
+    composed: the profile of the case by each accountant.
+    epsilons, delta, points: as for `profile`.
+    pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
+    has_many: whether there are too many mechanisms to handle each of them at every point.
     """
     by_name = {candidate.accountant.name: candidate for candidate in composed}
     wide_points = list(points)

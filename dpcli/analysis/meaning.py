@@ -96,10 +96,9 @@ class Meaning:
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
     """Return the account of a pipeline and its meaning. The meaning is None if no finite epsilon is certified.
 
-    Args:
-        pipeline: the pipeline.
-        delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
-        priors: beliefs, in (0, 1), before the release that a unit is in the data.
+    pipeline: the pipeline.
+    delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
+    priors: beliefs, in (0, 1), before the release that a unit is in the data.
 
     Raises:
         InputError: as for `account`, or if a prior is out of range.

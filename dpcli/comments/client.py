@@ -82,9 +82,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class SecretToken:
     """A token in a header.
 
-    Attributes:
-        variable: Environment variable of the token, for messages.
-        prefix: Text before the token in the header, such as "Bearer ".
+    variable: environment variable of the token, for messages.
+    prefix: text before the token in the header, such as "Bearer ".
     """
 
     variable: str
@@ -107,11 +106,10 @@ class SecretToken:
 class ApiClient:
     """A client of the API at one address.
 
-    Attributes:
-        root: Address of the API, without a slash at its end.
-        patience: Longest time, in seconds, for which the server may be silent.
-        hint: Advice for the case that the server refuses the token.
-        on_wait: Function that is called with a message before each wait.
+    root: address of the API, without a slash at its end.
+    patience: longest time, in seconds, for which the server may be silent.
+    hint: advice for the case that the server refuses the token.
+    on_wait: function that is called with a message before each wait.
     """
 
     root: str
@@ -125,11 +123,9 @@ class ApiClient:
     ) -> Any:
         """Return the server's answer; None if the answer is empty.
 
-        Args:
-            path: Path below the root, or a full address on the same server.
+        path: path below the root, or a full address on the same server.
 
-        Raises:
-            InputError: If there is no answer, the answer is an error or not JSON, or the server asks to wait too long.
+        Raises InputError if there is no answer, the answer is an error or not JSON, or the server asks to wait too long.
         """
         address = path if "://" in path else self.root + path
         where = f"{method} {address}"

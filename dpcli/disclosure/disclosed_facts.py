@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 class Facts:
     """A pipeline and everything that a disclosure states about it.
 
-    Attributes:
-        account: Account of the pipeline.
-        meaning: Meaning of the guarantee; None if no finite epsilon is certified.
-        unamplified: Account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
-        diagnostics: Findings of the rules about the file.
-        rows: Description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
-        proof: The certificate that proves epsilon; None if none was given.
+    account: account of the pipeline.
+    meaning: meaning of the guarantee; None if no finite epsilon is certified.
+    unamplified: account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
+    diagnostics: findings of the rules about the file.
+    rows: description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
+    proof: the certificate that proves epsilon; None if none was given.
     """
 
     account: Account

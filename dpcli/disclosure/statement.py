@@ -16,7 +16,7 @@ from typing import Literal
 from dpcli.analysis.budget_verdict import warning_level
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
-from dpcli.base.rounding import up
+from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged_mechanisms, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
@@ -36,10 +36,9 @@ PROMISE, ATTACK = "What is promised", "What an attacker can still find out"  # t
 class AttackerQuestion:
     """The question of an attacker about one unit, as words with {unit}.
 
-    Attributes:
-        secret: The question.
-        hit: The case that the attacker tries to recognise.
-        miss: The other case, in which this is a false alarm.
+    secret: the question.
+    hit: the case that the attacker tries to recognise.
+    miss: the other case, in which this is a false alarm.
     """
 
     secret: str
@@ -62,11 +61,10 @@ QUESTIONS = {
 class Statement:
     """A disclosure about one pipeline.
 
-    Attributes:
-        form: Name of the form, and of the JSON schema.
-        chapters: Title and answers of each chapter, in the order of the form.
-        asked_by: Documents for which the letters in `asked_by` of the items stand.
-        passages: Passages in plain words; () if the form has none.
+    form: name of the form, and of the JSON schema.
+    chapters: title and answers of each chapter, in the order of the form.
+    asked_by: documents for which the letters in `asked_by` of the items stand.
+    passages: passages in plain words; () if the form has none.
     """
 
     form: Form
@@ -114,7 +112,7 @@ def _plain_words(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ..
     """Return the passages in plain words. The last ones name the items that the file does not state."""
     guarantee: tuple[Passage, ...]
     if facts.meaning is None:
-        guarantee = (_no_promise(facts), _no_bound(facts))
+        guarantee = _no_guarantee(facts)
     else:
         guarantee = (_promise(facts), _attack(facts, facts.meaning), _groups(facts, facts.meaning), _assumptions(facts))
     return (*_unsound_passage(facts), *guarantee, _not_covered(facts), *_open_questions(facts, answers))
@@ -132,14 +130,9 @@ def _unsound_passage(facts: Facts) -> tuple[Passage, ...]:
     return (Passage("NOT SOUND", (warning,), tuple(broken)),)
 
 
-def _no_promise(facts: Facts) -> Passage:
-    return Passage(PROMISE, (f"Nothing: {stated_epsilon(facts.account)}.",))
-
-
-def _no_bound(facts: Facts) -> Passage:
-    return Passage(
-        ATTACK, (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",)
-    )
+def _no_guarantee(facts: Facts) -> tuple[Passage, Passage]:
+    everything = f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data."
+    return Passage(PROMISE, (f"Nothing: {stated_epsilon(facts.account)}.",)), Passage(ATTACK, (everything,))
 
 
 def _promise(facts: Facts) -> Passage:
@@ -293,5 +286,5 @@ def _open_questions(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage,
         return ()
     summary = f"The file does not state {len(silent)} of {len(answers)} items" if silent else "The file states every item"
     if warnings:
-        summary += f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint"
+        summary += f"; {counted(len(warnings), 'warning')} by dpcli lint"
     return (Passage("Open questions", (f"{summary}:",), (*warnings, *silent)),)

@@ -1,4 +1,4 @@
-"""The chart accountants: a bar of epsilon for each accountant that has a bound on one pipeline, side by side.
+"""accountants: epsilon of one pipeline by each accountant, side by side.
 
 It shows what the choice of an accountant costs. The numbers are the rows of the account that `dpcli account` prints (analysis/account.py).
 """

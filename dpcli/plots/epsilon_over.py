@@ -1,9 +1,8 @@
-"""Charts of epsilon over one number, with the file's value marked and its budget drawn: the kinds epsilon-sigma and epsilon-steps.
+"""A chart of epsilon over one number, with the file's value marked and its budget drawn, for the kinds epsilon-sigma and epsilon-steps.
 
 `Varied` says which number varies and how to make the pipeline at each value. Each point of a line is an upper bound, unless an
 approximation was named; error bars show certified intervals where they are wide enough to be seen. The marker shows the headline of the
-file itself, and is left out if the drawn lines do not go through it, as the file then uses something that they do not. epsilon_steps.py has
-the steps, which need some care, and `noise_chart` the noise.
+file itself, and is left out if the drawn lines do not go through it, as the file then uses something that they do not.
 """
 
 from __future__ import annotations
@@ -17,30 +16,26 @@ from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves, varied_key
+from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
 TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn
 WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
-NOISE_POINTS = 49  # number of values of the noise
-NOISE_REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
 
 
 @dataclass(frozen=True, slots=True)
 class Varied:
     """A number on which epsilon depends, and its values at which epsilon is drawn.
 
-    Attributes:
-        words: What is varied, for the subtitle.
-        name: Name of the number, for the marker.
-        stated: Value in the file.
-        values: Values at which epsilon is drawn, in increasing order, with `stated` among them.
-        pipeline_at: Function that returns the pipeline with another value.
-        scale: Scale of both axes.
-        notes: Notes on the values.
+    words: what is varied, for the subtitle.
+    name: name of the number, for the marker.
+    stated: value in the file.
+    values: values at which epsilon is drawn, in increasing order, with `stated` among them.
+    pipeline_at: function that returns the pipeline with another value.
+    scale: scale of both axes.
+    notes: notes on the values.
     """
 
     words: str
@@ -50,15 +45,6 @@ class Varied:
     pipeline_at: Callable[[float], Pipeline]
     scale: Scale = "log"
     notes: tuple[str, ...] = ()
-
-
-def noise_chart(question: Question) -> Chart:
-    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
-    entry, key = varied_key(question, "noise")
-    stated = float(getattr(entry.spec, key))
-    values = {*(stated * np.geomspace(*NOISE_REACH, NOISE_POINTS)).tolist(), stated}
-    label = key.replace("_", " ")
-    return chart("epsilon-sigma", f"epsilon by {label}", label, question, of_key(question, entry, key, stated, sorted(values)))
 
 
 def of_key(question: Question, entry: Entry, key: str, stated: float, values: list[float]) -> Varied:

@@ -1,4 +1,4 @@
-"""The chart epsilon-steps: epsilon against the number of steps, of one mechanism or of a whole run.
+"""epsilon-steps: epsilon against the number of steps, of one mechanism or of a whole run.
 
 Two questions share the name. With one mechanism: what if the run were shorter or longer? Its steps vary around the file's number. With
 several: how does epsilon grow while the run goes on, entry after entry (`_course`)? In both, each point is a run that was planned to end

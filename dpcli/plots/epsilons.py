@@ -42,14 +42,13 @@ def quiet(done: int, total: int) -> None:
 class Question:
     """A pipeline to draw, and the settings of its account.
 
-    Attributes:
-        pipeline: The pipeline.
-        accountants: Accountants, with a line for each. If empty, there is one line, for the smallest bound of all sound accountants.
-        delta: Delta; the file's if None.
-        group_size: Number of units of privacy that change together.
-        mechanism: Name of the mechanism to vary; None if only one can be varied.
-        cap: An epsilon that is drawn as a line; None for none.
-        progress: Function of the numbers of computed values and of all values.
+    pipeline: the pipeline.
+    accountants: accountants, with a line for each. If empty, there is one line, for the smallest bound of all sound accountants.
+    delta: delta; the file's if None.
+    group_size: number of units of privacy that change together.
+    mechanism: name of the mechanism to vary; None if only one can be varied.
+    cap: an epsilon that is drawn as a line; None for none.
+    progress: function of the numbers of computed values and of all values.
     """
 
     pipeline: Pipeline
@@ -165,12 +164,11 @@ PROBE = 8  # all accountants are tried at every eighth value, and at values in b
 class EpsilonCurve:
     """Epsilon at increasing values, by one group of accountants.
 
-    Attributes:
-        names: Names of the accountants.
-        label: Label of the line.
-        epsilons: The values, each with its bounds on epsilon.
-        sound: Whether the epsilons are bounds, and not approximations.
-        tone: Tone of the line.
+    names: names of the accountants.
+    label: label of the line.
+    epsilons: the values, each with its bounds on epsilon.
+    sound: whether the epsilons are bounds, and not approximations.
+    tone: tone of the line.
     """
 
     names: tuple[str, ...]

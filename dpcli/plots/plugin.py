@@ -10,7 +10,7 @@ PLUGIN = Plugin(
     },
     plots={
         "epsilon-steps": "dpcli.plots.epsilon_steps:chart",
-        "epsilon-sigma": "dpcli.plots.epsilon_over:noise_chart",
+        "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
         "delta-epsilon": "dpcli.plots.delta_epsilon:chart",
         "trade-off": "dpcli.plots.trade_off_curve:chart",
         "rdp": "dpcli.plots.renyi_divergence:chart",

@@ -1,4 +1,4 @@
-"""The chart rdp: the Renyi divergence of the whole run by order, and the epsilon that each order gives.
+"""rdp: the Renyi divergence by order, and the epsilon that each order gives.
 
 The accountant rdp adds up the divergences of all steps at each order, and converts the sum at every order to an epsilon; its answer is the
 lowest of these, and the picture shows how sharp that choice is. Orders around the best one are drawn, most densely near the highest, where

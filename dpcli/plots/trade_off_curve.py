@@ -1,4 +1,4 @@
-"""The chart trade-off: the errors of an attacker who tests which of two neighbouring datasets was used.
+"""trade-off: lower bounds on an attacker's errors, false negatives against false positives.
 
 Across is the rate of false positives, and upwards that of false negatives. No test is below the curve, which follows from the privacy
 profile (analysis/curve.py): each pair (epsilon, delta) is a lower bound made of straight lines, and the curve is the highest of all of

@@ -341,9 +341,8 @@ def stored_columns(columns: Mapping[str, Column], joins: Sequence[Join]) -> tupl
 class SteppedRange:
     """The range of a numeric column in whole steps.
 
-    Attributes:
-        least, most: Smallest and largest number of steps.
-        step: Size of a step in units of the column.
+    least, most: smallest and largest number of steps.
+    step: size of a step in units of the column.
     """
 
     least: int
@@ -370,8 +369,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 
     The keys are the column's domain, false and true, or the integers from min to max. The path of a domain file starts from `folder`.
 
-    Raises:
-        InputError: A domain file is refused by `values_in`.
+    Raises InputError if a domain file is refused by `values_in`.
     """
     if not column.declares_keys:
         return None
@@ -387,8 +385,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     """Return the lines of a public UTF-8 file in order, without line ends. A relative path starts from `folder`; messages name `key`.
 
-    Raises:
-        InputError: The file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
+    Raises InputError if the file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
     """
     try:
         text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")

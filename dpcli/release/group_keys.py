@@ -13,6 +13,7 @@ import math
 from dataclasses import replace
 
 from dpcli.base.errors import InternalError
+from dpcli.base.rounding import counted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps, Total, Totals, quoted
 from dpcli.release.data_source import Source, declared_keys_of, stepped_range, stored_columns
@@ -57,8 +58,7 @@ def group_keys(query: Query, setting: QuerySetting) -> tuple[GroupKey, ...]:
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
     """Return a column as a key. declared: whether only declared values count, as other values would reveal who is in the data.
 
-    Raises:
-        InternalError: Only declared values count, and the column declares none.
+    Raises InternalError if only declared values count, and the column declares none.
     """
     domain = declared_keys_of(setting.source.columns[name], name, setting.folder) if declared else None
     if declared and not domain:
@@ -108,8 +108,7 @@ def changed_words(query: Query, setting: QuerySetting) -> str:
     """Return words for the keys of `by` in which one change of the data changes rows that count; "" without `by`."""
     if not query.by:
         return ""
-    count = changed_keys(query, setting)
-    return f", in at most {count:,} key{'s' if count != 1 else ''} of {', '.join(query.by)}"
+    return f", in at most {counted(changed_keys(query, setting), 'key')} of {', '.join(query.by)}"
 
 
 def totals_by_key(query: Query, setting: QuerySetting, totals: Totals) -> dict[tuple[KeyValue, ...], Totals]:

@@ -84,10 +84,9 @@ def answer_of(
 ) -> QueryAnswer:
     """Return the answer to a query that consists of these rows.
 
-    Args:
-        covers: What the intervals cover; "" for the noise alone.
-        by: Names of the key columns; None for the columns of the query.
-        additions: Descriptions of postprocessing that was applied in addition to the query's own.
+    covers: what the intervals cover; "" for the noise alone.
+    by: names of the key columns; None for the columns of the query.
+    additions: descriptions of postprocessing that was applied in addition to the query's own.
     """
     covers = covers or noise_alone(query)
     if query.intervals == "joint":

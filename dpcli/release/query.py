@@ -56,10 +56,9 @@ class ErrorTarget:
 class QuerySetting:
     """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
-    Attributes:
-        cost: Cost that epsilon, rho or weight determines; None if an error target determines it.
-        folder: Folder of the pipeline file, from which the relative path of a domain file starts.
-        dataset_size: Number of rows if it is public; None otherwise.
+    cost: cost that epsilon, rho or weight determines; None if an error target determines it.
+    folder: folder of the pipeline file, from which the relative path of a domain file starts.
+    dataset_size: number of rows if it is public; None otherwise.
     """
 
     source: Source
@@ -73,13 +72,12 @@ class QuerySetting:
 class QueryRelease:
     """A mechanism that answers a query, or a part of it.
 
-    Attributes:
-        suffix: Suffix of the mechanism's name; "" if the query has one mechanism.
-        type, keys: Type and further keys of the [[mechanism]] table that prices the mechanism.
-        why: Derivation of the sensitivity, one line for each step.
-        law: Law of the additive noise; None if the mechanism chooses a value.
-        unit: Size of one step of the noisy integer, in units of the answer.
-        steps: Number of times that the mechanism runs.
+    suffix: suffix of the mechanism's name; "" if the query has one mechanism.
+    type, keys: type and further keys of the [[mechanism]] table that prices the mechanism.
+    why: derivation of the sensitivity, one line for each step.
+    law: law of the additive noise; None if the mechanism chooses a value.
+    unit: size of one step of the noisy integer, in units of the answer.
+    steps: number of times that the mechanism runs.
     """
 
     suffix: str
@@ -146,14 +144,14 @@ class Query:
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"{_undeclared_hint(name, source)}'
-        if self.max_rows is not None and self.counts_all_rows:
-            yield ("max_rows",), f"no number with {self.counts_all_rows}", str(self.max_rows)
+        if self.max_rows is not None and self.replaces_max_rows is not None:
+            yield ("max_rows",), f"no number with {self.replaces_max_rows}", str(self.max_rows)
         if source.unit is None:
             for bound, stated in (("max_rows", self.max_rows), ("max_groups", self.max_groups)):
                 if stated not in (None, 1):
                     yield (bound,), "no number where each row is a unit of its own", str(stated)
             return
-        if self.max_rows is None and not self.counts_all_rows:
+        if self.max_rows is None and self.replaces_max_rows is None:
             yield ("max_rows",), f'the largest number of rows of one "{source.unit}" that count', "none"
         if (self.keyed or self.by) and self.max_groups is None:
             yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
@@ -195,9 +193,9 @@ class Query:
                 yield undeclared(column, name, place, "keys", self.undeclared)
 
     @property
-    def counts_all_rows(self) -> str:
-        """The setting with which no row of a unit is left out of a key, for messages; "" if max_rows bounds the rows."""
-        return ""
+    def replaces_max_rows(self) -> str | None:
+        """The setting with which all rows of a unit count and max_rows has no meaning, for messages; None if max_rows bounds them."""
+        return None
 
     @property
     def rows(self) -> int:
@@ -220,9 +218,8 @@ class Query:
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Return the noisy answer. The randomness comes from the operating system.
 
-        Args:
-            setting: Source and cost of the query.
-            totals: Exact, private totals. They must affect the answer only through the noisy numbers.
+        setting: source and cost of the query.
+        totals: exact, private totals. They must affect the answer only through the noisy numbers.
         """
         raise NotImplementedError
 
@@ -308,9 +305,8 @@ class NoisyQuery(Query):
 def undeclared(column: Column, name: str, place: tuple[str | int, ...], values: str, otherwise: str) -> Problem:
     """Return the problem of a column whose values an answer shows although they are not declared.
 
-    Args:
-        values: Noun for the values.
-        otherwise: Clause that says how to ask about undeclared values; "" if it is impossible.
+    values: noun for the values.
+    otherwise: clause that says how to ask about undeclared values; "" if it is impossible.
     """
     expected = DECLARED_NUMBERS if column.type == "integer" else DECLARED
     if otherwise:
@@ -324,11 +320,6 @@ def _undeclared_hint(name: str, source: Source) -> str:
         return '; [source.columns] gives an expression a name: NAME = { type = ..., expression = "..." }'
     hint = did_you_mean(name, source.columns)
     return hint and f"; {hint}"
-
-
-def rows_words(rows: int, noun: str = "row") -> str:
-    """Return a number of rows with its noun: "1 row" or "2,000 rows"."""
-    return f"1 {noun}" if rows == 1 else f"{rows:,} {noun}s"
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:

@@ -1,6 +1,8 @@
 """Queries with their mechanisms, and the [[mechanism]] entries that queries add to a pipeline.
 
-Since the mechanisms are entries of the pipeline, every command can price them, and a ledger can record them.
+When a file with [[query]] is read, `entries` checks the queries against [source], gives each its share of the budget, and returns an entry
+for each of their mechanisms. From then on they are mechanisms like any others: every command can price them, and a ledger can record them.
+A plan of a release gets the queries themselves, with the same mechanisms, from `priced_queries`.
 """
 
 from __future__ import annotations
@@ -102,8 +104,7 @@ def _entries(priced: PricedQuery) -> Iterator[Entry]:
 def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
     """Return the entry of a [[mechanism]] table, which is read by the rules of pipeline files, as a ledger will read it.
 
-    Raises:
-        InputError: The table breaks one of the rules.
+    Raises InputError if the table breaks one of the rules.
     """
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))

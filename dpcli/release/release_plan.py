@@ -42,10 +42,9 @@ WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window,
 class ReleasePlan(PricedFile):
     """A priced file with queries. The pipeline contains the mechanisms of the queries.
 
-    Attributes:
-        queries: The [[query]] tables with their mechanisms.
-        window: Condition on the rows that may be read; None if all may be read.
-        given: Table that a program gave in place of a path or an address; None if the file names the data.
+    queries: the [[query]] tables with their mechanisms.
+    window: condition on the rows that may be read; None if all may be read.
+    given: table that a program gave in place of a path or an address; None if the file names the data.
     """
 
     source: Source
@@ -56,9 +55,8 @@ class ReleasePlan(PricedFile):
     def reading(self, ledger: Ledger | None) -> Self:
         """Return the plan with the window that the ledger's blocks define, as a condition on rows.
 
-        Raises:
-            InputError: The file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names of
-                the units show that the bounded unit is not the unit that the file claims to protect.
+        Raises InputError if the file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names
+        of the units show that the bounded unit is not the unit that the file claims to protect.
         """
         from dpcli.sessions.unit_check import require_bounded
 
@@ -116,10 +114,9 @@ class ReleasePlan(PricedFile):
 class ReleaseOutcome:
     """The answers of a release.
 
-    Attributes:
-        folder: Folder in which the answers are stored.
-        run: Key of the run.
-        fresh: True if the answers were drawn now; False if they had been stored by an earlier call.
+    folder: folder in which the answers are stored.
+    run: key of the run.
+    fresh: true if the answers were drawn now; False if they had been stored by an earlier call.
     """
 
     plan: ReleasePlan
@@ -200,9 +197,8 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     If max_blocks is larger, the protected unit is a whole source.unit, whose rows are bounded in the whole window. Its privacy loss is at
     most what one block is charged. Any other unit is refused if its name shows this (sessions/unit_check.py).
 
-    Raises:
-        InputError: dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the file
-            computes the column itself, while a row's block must be the same in every file.
+    Raises InputError if dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the
+    file computes the column itself, while a row's block must be the same in every file.
     """
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:

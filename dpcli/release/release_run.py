@@ -47,9 +47,8 @@ def release(
 ) -> ReleaseOutcome:
     """Answer the queries of a plan. If the answers are stored already, return the stored answers.
 
-    Args:
-        ledger: Ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
-        key: Key of the charge; a random one if None.
+    ledger: ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
+    key: key of the charge; a random one if None.
 
     Raises:
         InputError: The file asks for something that cannot be done.
@@ -93,9 +92,8 @@ def charged_before(plan: ReleasePlan) -> str:
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
     """Return the session that the folder records for this release, or a new session.
 
-    Raises:
-        InputError: The folder's release has another fingerprint or another key, was charged to a ledger and none is given, or was charged
-            to none and one is given.
+    Raises InputError if the folder's release has another fingerprint or another key, was charged to a ledger and none is given, or was
+    charged to none and one is given.
     """
     session, place = existing_session(plan.folder), plan.folder
     if session is None:
@@ -137,8 +135,7 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
 def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
     """Write the statement and the Croissant description into the folder of the answers, each unless it exists.
 
-    Raises:
-        LedgerError: A file cannot be written.
+    Raises LedgerError if a file cannot be written.
     """
     from dpcli.release.documents.croissant import croissant
     from dpcli.release.documents.release import statement
@@ -226,9 +223,8 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
 def _readable(action: Callable[[], Result], path: str) -> Result:
     """Return the result of `action`, which uses the data.
 
-    Raises:
-        InputError: The data cannot be read. The message is always UNREADABLE, since the cause may reveal private rows. The charge is not
-            refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
+    Raises InputError if the data cannot be read. The message is always UNREADABLE, since the cause may reveal private rows. The charge is
+    not refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
     """
     try:
         return action()
@@ -261,9 +257,8 @@ def require_ready(plan: ReleasePlan) -> None:
 def call_quietly(action: Callable[[], Result], place: str, charge: str) -> Result:
     """Return the result of `action`. Errors of libraries are replaced, since their messages may quote the data.
 
-    Args:
-        place: File or folder that messages name.
-        charge: Clause for messages that says what happened to the charge.
+    place: file or folder that messages name.
+    charge: clause for messages that says what happened to the charge.
 
     Raises:
         DpcliError: Errors of dpcli in `action` are passed on unchanged.

@@ -1,7 +1,7 @@
-"""The chart format csv: a picture as rows of numbers, for those who want to draw it themselves.
+"""csv: one row for each point of a chart, with series, x and y. Numbers are not rounded.
 
-A row is one point, with the name of its series (a line, or an edge of a band) and its x and y. Numbers keep all their digits. A
-chart of bars or a grid has one row for each bar or square instead.
+It is for those who want to draw the picture themselves. A series is a line, or an edge of a band. A chart of bars or a grid has one row for
+each bar or square instead.
 """
 
 from __future__ import annotations

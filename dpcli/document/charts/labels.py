@@ -121,13 +121,12 @@ def place(
     The criteria are, in this order: The box is within the frame and covers no other box. It is nearer to its own ink than to other ink. It
     covers little ink. It is near its anchor.
 
-    Args:
-        anchors: Points next to which the label may be placed.
-        width, height: Size of the label.
-        frame: Box in which the label should be.
-        taken: Boxes of other labels.
-        ink: Points of all lines and dots.
-        own: Points of the line that the label names.
+    anchors: points next to which the label may be placed.
+    width, height: size of the label.
+    frame: box in which the label should be.
+    taken: boxes of other labels.
+    ink: points of all lines and dots.
+    own: points of the line that the label names.
     """
     own_ink = set(own)
     other_ink = [point for point in ink if point not in own_ink] if own else []
@@ -238,11 +237,10 @@ def place_within(
 
     The label has as few lines as possible. It covers as little ink as possible, and is far from the edge of the region.
 
-    Args:
-        polygon: Corners of the region, with y downwards.
-        size: Function that returns the width and height of the lines of a label.
-        step: Boxes begin at whole multiples of this distance, across and down.
-        taken: Boxes that the label must not cover.
+    polygon: corners of the region, with y downwards.
+    size: function that returns the width and height of the lines of a label.
+    step: boxes begin at whole multiples of this distance, across and down.
+    taken: boxes that the label must not cover.
     """
     edges = list(pairwise([*polygon, polygon[0]]))
     air = 0.75 * step[0]

@@ -1,7 +1,7 @@
-"""The chart format png: an image by matplotlib, for papers and slides.
+"""png: an image painted by matplotlib, with the layout of svg.
 
-The positions of everything come from scene.py, as for svg; matplotlib only paints them, on light paper. It is an optional dependency
-(`pip install 'dpcli[plot]'`), so it is imported when the first png is drawn.
+The positions of everything come from scene.py, and matplotlib only paints, on light paper. It is an optional dependency (`pip install
+'dpcli[plot]'`), so it is imported when the first png is drawn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The chart format svg: a picture that is one file, for light and dark paper.
+"""svg: a self-contained picture for light and dark paper, with a title and a description for screen readers.
 
-The positions of everything come from scene.py. The picture has a title and a description (describe.py) for screen readers. `element` is the
-same picture inside a page (formats/html.py), which brings its own style sheet.
+The positions of everything come from scene.py, and the description from describe.py. `element` is the same picture inside a page
+(formats/html.py), which brings its own style sheet.
 """
 
 from __future__ import annotations

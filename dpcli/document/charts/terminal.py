@@ -1,4 +1,4 @@
-"""The chart format terminal: a chart as lines of text.
+"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille.
 
 Curves are drawn in braille characters, each of which is a grid of 2 x 4 dots, or in ASCII if the output cannot encode braille. A `Canvas`
 has the characters of one area; a plot is drawn on a canvas of its own, which is then copied between the axis on the left and the names on

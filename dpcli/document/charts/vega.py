@@ -1,7 +1,7 @@
-"""The chart format vega-lite: a specification (version 5) of the picture as JSON, for notebooks and web pages.
+"""vega-lite: a specification of version 5 that contains the data, for notebooks and web pages.
 
-It contains the data, so it loads nothing, and whoever has it can draw it otherwise. Vega-Lite lays out axes and legends itself, but the
-labels inside a plot are placed by scene.py, as it would let them cover each other. Ticks and colours are those of the other formats.
+Whoever has it can draw the picture otherwise. Vega-Lite lays out axes and legends itself, but the labels inside a plot are placed by
+scene.py, as it would let them cover each other. Ticks and colours are those of the other formats.
 """
 
 from __future__ import annotations

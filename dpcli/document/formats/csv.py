@@ -1,4 +1,4 @@
-"""The format csv: rows for programs and spreadsheets, with unrounded numbers and stable column names.
+"""csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names.
 
 The rows are the `sheet` of the document; for a document without one, its records, or else its JSON data as a single row.
 """

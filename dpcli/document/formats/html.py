@@ -1,8 +1,8 @@
-"""The format html: a page that is one file, for a browser or for print.
+"""html: a self-contained page for a browser or for print. It loads no files and runs no scripts.
 
-The page loads nothing and runs no scripts, and its content security policy says so to the browser: whatever text of a file reaches it stays
-text. It has everything of a document that is read by itself: title, passages, pictures (as svg), tables, notes, and further documents as
-parts. `fragment` is the same without page and style, for a notebook.
+The content security policy says so to the browser, too: whatever text of a file reaches the page stays text. It has everything of a
+document that is read by itself: title, passages, pictures (as svg), tables, notes, and further documents as parts. `fragment` is the same
+without page and style, for a notebook.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ thead{display:table-header-group}
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".html", ".htm")
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")
 
 MANY = 8  # a list with more points is set in columns

@@ -1,4 +1,4 @@
-"""The format json: the data of a document, unrounded and indented, for programs.
+"""json: the JSON data of a document, indented.
 
 The first field, `schema`, names the form of the document (document/schemas.py). JSON has no infinities, so they are the strings "inf" and
 "-inf" (`jsonable`).
@@ -14,7 +14,6 @@ from dpcli.document.document import Document, json_text
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".json",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("data",)
 
 

@@ -1,6 +1,6 @@
-"""The format jsonl: one JSON object on each line, for log collectors and line by line processing.
+"""jsonl: one line for each record (accountant, file, finding), or one line with all JSON data.
 
-A line is a record of the document, such as an accountant, a file or a finding. A document without records is one line with all its data.
+A record is an object of `Document.records`, which each command chooses for programs that read line by line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dpcli.document.document import Document, json_text
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".jsonl",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("records",)
 
 

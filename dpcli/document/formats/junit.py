@@ -1,4 +1,4 @@
-"""The format junit: one test case for each check, for CI systems that show test reports.
+"""junit: one test case for each check, for CI systems that read test reports.
 
 A check that failed is a failure, one that could not be judged is an error, and one with a granted exception is skipped (`Check`).
 """

@@ -1,4 +1,4 @@
-"""The format sarif: findings in the static analysis results interchange format (OASIS, version 2.1.0), for code scanning.
+"""sarif: findings in the static analysis results interchange format, version 2.1.0.
 
 A finding is a result at its place in the file, and its rule has title, help and link. A suppressed finding stays in the report, marked as
 suppressed, with its justification.

@@ -1,4 +1,4 @@
-"""The format table, the default of account, gate and others: headline, passages, tables and notes, in a terminal or a log.
+"""table: headline, tables and notes for readers, in a terminal or a log.
 
 The library rich lays out the tables. It is slow for many rows, so a long table is laid out once for the widest cells, and further rows are
 written in the places that rich gave to the columns (`_spans`, `_lines_of_rows`). A column of numbers is never cut or wrapped, even on a
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 TAKES_WIDTH_AND_COLOR = True
-PATH_ENDINGS = ()
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 # Widths are numbers of terminal cells. A wide character, such as a Chinese one, fills two.

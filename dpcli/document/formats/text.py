@@ -1,4 +1,4 @@
-"""The format text: one plain line for each finding, then the headline, for logs and for editors.
+"""text: one plain line for each finding, then the headline, for logs.
 
 A line is file:line:column: level rule: message, the form of compilers, at which editors jump to the place.
 """
@@ -13,7 +13,6 @@ from dpcli.document.document import Document, Finding, visible
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".txt",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("findings", "log", "headline", "details")
 
 

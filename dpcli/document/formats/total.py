@@ -1,6 +1,6 @@
-"""The format total: the number of the result alone, unrounded, for scripts: `epsilon=$(dpcli account train.toml -f total)`.
+"""total: the single number of a result, for scripts.
 
-Only commands whose documents may have a number offer it (REQUIRED_FIELDS).
+For example: epsilon=$(dpcli account train.toml -f total). Only commands whose documents may have a number offer it (REQUIRED_FIELDS).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dpcli.document.document import Document
 
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
-PATH_ENDINGS = ()
 REQUIRED_FIELDS = frozenset({"total"})
 COMPLETE_FIELDS = ("total",)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
+    from dpcli.release.table_release import PlannedRelease, ReleasedAnswers
 
 
 # Columns of a sheet before and after the columns of the keys.
@@ -110,6 +111,16 @@ def outcome_document(result: ReleaseOutcome) -> Document:
     )
 
 
+def answers_page(result: ReleasedAnswers) -> Document:
+    """Return the document that a notebook shows of answers."""
+    return outcome_document(result.outcome)
+
+
+def plan_page(result: PlannedRelease) -> Document:
+    """Return the document that a notebook shows of a planned release."""
+    return plan_document(result.plan)
+
+
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
     """Return a sheet with one row for each answer.
 
@@ -141,8 +152,7 @@ def _key_columns(names: Iterable[str]) -> dict[str, str]:
 def parquet_of(sheet: Sheet) -> bytes:
     """Return the rows of a sheet as parquet. Numeric values are in the column `value`, and text values in the column `chosen`.
 
-    Raises:
-        Unavailable: DuckDB is not installed.
+    Raises Unavailable if DuckDB is not installed.
     """
     require("duckdb")
     import os

@@ -77,11 +77,10 @@ COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE":
 class Expressions:
     """The columns that expressions may name.
 
-    Attributes:
-        columns: Declared columns by name.
-        within: Names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
-        computed: Computed columns that have been read. Each is read once, however many others use it.
-        depth: Number of expressions around the one that is read, if it is that of a computed column.
+    columns: declared columns by name.
+    within: names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
+    computed: computed columns that have been read. Each is read once, however many others use it.
+    depth: number of expressions around the one that is read, if it is that of a computed column.
     """
 
     columns: Mapping[str, Column]
@@ -92,8 +91,7 @@ class Expressions:
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
 
-        Raises:
-            InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
+        Raises InputError if the text is not SQL, uses something that is not allowed, or combines incompatible types.
         """
         return SqlReader(self, key, self.depth).scalar(parse_expression(text, key))
 
@@ -109,8 +107,7 @@ class Expressions:
 
         depth: number of expressions around the column.
 
-        Raises:
-            InputError: There is no such column, it is computed from itself, or its expression has another type.
+        Raises InputError if there is no such column, it is computed from itself, or its expression has another type.
         """
         declared = self.columns.get(name)
         if declared is None:
@@ -136,8 +133,7 @@ class Expressions:
 class SqlReader:
     """A reader of the nodes of one expression.
 
-    Attributes:
-        key: Key that states the expression, for messages.
+    key: key that states the expression, for messages.
     """
 
     expressions: Expressions
@@ -232,8 +228,7 @@ Read = Callable[[SqlReader, "exp.Expr"], Scalar]
 class NodeMeaning:
     """The meaning of one kind of node.
 
-    Attributes:
-        arguments: Names of the parts that the node may have.
+    arguments: names of the parts that the node may have.
     """
 
     read: Read
@@ -319,10 +314,6 @@ def _date_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
     except ValueError:
         raise reader.refusal(node, "date 'YYYY-MM-DD'") from None
     return literal(value.isoformat(), "date")
-
-
-def _read_parenthesis(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return reader.scalar(node.this)
 
 
 def _comparison_reader(operator: str) -> Read:
@@ -529,7 +520,7 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Boolean": NodeMeaning(_read_boolean, ONE),
     "Cast": NodeMeaning(_read_cast, ONE | {"to"}),
     "TryCast": NodeMeaning(_read_cast, ONE | {"to", "safe"}),
-    "Paren": NodeMeaning(_read_parenthesis, ONE),
+    "Paren": NodeMeaning(lambda reader, node: reader.scalar(node.this), ONE),
     **{name: NodeMeaning(_comparison_reader(operator), TWO) for name, operator in COMPARISONS.items()},
     "Between": NodeMeaning(_read_between, ONE | {"low", "high"}),
     "In": NodeMeaning(_read_in, ONE | {"expressions"}),

@@ -82,7 +82,7 @@ class ColumnQuery(OpenKeysQuery):
 
     def count_contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the number of rows."""
-        return Contribution(self.groups, self.rows, 1, 1, one_key=not self.by)
+        return Contribution(self.groups, self.rows, one_key=not self.by)
 
     def count_release(self, setting: QuerySetting, share: float) -> QueryRelease:
         """Return the mechanism that adds noise to the numbers of rows. If the keys are not declared, it chooses those that are shown."""
@@ -126,8 +126,8 @@ class SumQuery(ColumnQuery):
     ] = None
 
     @property
-    def counts_all_rows(self) -> str:
-        return "" if self.max_total is None else "max_total"
+    def replaces_max_rows(self) -> str | None:
+        return None if self.max_total is None else "max_total"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         if self.max_total is None:
@@ -169,12 +169,12 @@ class SumQuery(ColumnQuery):
             return (noisy_vector(self, setting, contribution, unit=values.step),)
         return (
             noisy_vector(self, setting, contribution, "sum", 1.0 - KEYS_SHARE, values.step),
-            shown_keys(self, setting, Contribution(self.groups, 1, 1, 1), self.delta or 0.0, "keys", KEYS_SHARE),
+            shown_keys(self, setting, Contribution(self.groups, 1), self.delta or 0.0, "keys", KEYS_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         # max_total bounds totals, so no row is dropped; if a unit has more than max_groups keys, each is then equally likely to be kept.
-        rows = MOST_ROWS if self.counts_all_rows else self.rows
+        rows = self.rows if self.replaces_max_rows is None else MOST_ROWS
         aggregation = aggregation_of(self, setting, (steps_of(setting.source, self.column),), rows)
         return replace(aggregation, clip=self.clip(setting))
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, Key
+from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, GroupKey, KeyValue, quoted
 from dpcli.release.answers.choice_error import threshold_slack
@@ -28,7 +29,7 @@ from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text, rows_words, shown_problems
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
@@ -63,8 +64,8 @@ class CountQuery(OpenKeysQuery):
             yield ("totals",), "declared keys, and epsilon, rho or weight", "keys" if self.shows_keys else "error"
 
     @property
-    def counts_all_rows(self) -> str:
-        return "" if self.of == "rows" else 'of = "units"'  # a unit counts once in a key, whatever its number of rows
+    def replaces_max_rows(self) -> str | None:
+        return None if self.of == "rows" else 'of = "units"'  # a unit counts once in a key, whatever its number of rows
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         if self.shows_keys:
@@ -88,7 +89,7 @@ class CountQuery(OpenKeysQuery):
         return f"{of_keys}, and the total {of_total}, {self.probability_words(count)}"
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        rows = MOST_ROWS if self.counts_all_rows else self.rows  # with this bound, all keys of a unit are equally likely to count
+        rows = self.rows if self.replaces_max_rows is None else MOST_ROWS  # so all keys of a unit are equally likely to count
         return aggregation_of(self, setting, rows=rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
@@ -130,12 +131,12 @@ class CountQuery(OpenKeysQuery):
     def total_contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the total of all keys."""
         of_keys = self.contribution()
-        return Contribution(1, of_keys.groups * of_keys.rows, 1, 1, one_key=True)
+        return Contribution(1, of_keys.groups * of_keys.rows, one_key=True)
 
     def contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the counts of the keys."""
         rows = self.rows if self.of == "rows" else 1
-        return Contribution(self.groups, rows, 1, 1, one_key=not self.by)
+        return Contribution(self.groups, rows, one_key=not self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,7 @@ class DistinctQuery(NoisyQuery):
             yield from shown_problems(source.columns[self.column], self.column, ("column",))
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        contribution = Contribution(self.groups, self.rows, 1, 1, one_key=not self.by, noun="different value")
+        contribution = Contribution(self.groups, self.rows, one_key=not self.by, noun="different value")
         return (noisy_vector(self, setting, contribution),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -183,7 +184,7 @@ class DistinctQuery(NoisyQuery):
     @property
     def left_out(self) -> str:
         """Clause that says that the bound on a unit may lower the answer."""
-        return f"the answer may be too low, as only {rows_words(self.rows, 'value')} of each unit can count in a key"
+        return f"the answer may be too low, as only {counted(self.rows, 'value')} of each unit can count in a key"
 
     def expected_error(self, setting: QuerySetting) -> str:
         return f"{NoisyQuery.expected_error(self, setting)}; {self.left_out}"
@@ -224,7 +225,7 @@ class HistogramQuery(NoisyQuery):
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         one_key = len(self.bins) == 2 and not self.by
-        return (noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=one_key)),)
+        return (noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = (*group_keys(self, setting), GroupKey(quoted(self.column), bins=self.bins))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
+from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.choice_error import slack
 from dpcli.release.data_source import Source, stepped_range, value_problems
@@ -31,7 +32,7 @@ from dpcli.release.group_keys import (
 )
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
-from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, rows_words
+from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class QuantileQuery(Query):
         for position in range(len(self.quantiles)):
             choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
         why = (
-            f"one unit counts with at most {rows_words(self.rows)}{changed_words(self, setting)}",
+            f"one unit counts with at most {counted(self.rows, 'row')}{changed_words(self, setting)}",
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
             f"{'one choice' if choices == 1 else f'each of {choices:,} choices'} by the exponential mechanism at epsilon {epsilon:.6g}",
         )

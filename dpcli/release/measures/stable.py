@@ -227,9 +227,8 @@ class ClusteredMeanQuery(TestedQuery):
         width = self.proposed_steps(setting.source)
         change = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
         squared = change**2 if self.count is not None else squared_sensitivity(setting.adjacency, self.rows, width)
-        law = DiscreteGaussianLaw(
-            setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared)
-        )  # refuses squares beyond all doubles
+        sigma = setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared)  # refuses squares beyond all doubles
+        law = DiscreteGaussianLaw(sigma)
         if self.count is not None:
             keys = {"sensitivity": change, "dimension": 1}
         else:

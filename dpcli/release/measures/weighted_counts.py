@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
+from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.neighbours import Adjacency
@@ -24,7 +25,7 @@ from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_of, group_keys
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting, rows_words
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
 from dpcli.release.vectors import Contribution, Sensitivity, noisy_vector, noisy_vector_of
 
@@ -133,7 +134,7 @@ class LinearQuery(NoisyQuery):
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
         """Return the mechanism that adds noise to the count of each key."""
-        return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
+        return noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=len(self.matrix[0]) == 1))
 
     def _noise_on_sums(self, setting: QuerySetting) -> QueryRelease:
         """Return the mechanism that adds noise to all sums as one vector.
@@ -147,7 +148,7 @@ class LinearQuery(NoisyQuery):
         versions, version_words = (2, ", in either version") if replaced else (1, "")
         rows = versions * self.groups * self.rows
         why = (
-            f"one unit adds to at most {self.groups:,} of the keys, {rows_words(self.rows)} to each{version_words}",
+            f"one unit adds to at most {self.groups:,} of the keys, {counted(self.rows, 'row')} to each{version_words}",
             f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
         )
         return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
