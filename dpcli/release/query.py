@@ -1,11 +1,11 @@
 """The [[query]] table: keys that every measure shares, and the methods that a measure implements.
 
 A *measure* is a statistic such as count or mean, and each is a class. Its methods are called in this order. When the file is read:
-`problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `releases`, the mechanisms with their
-sensitivities, which are priced as entries of the pipeline, and `expected_error`. After the charge (and before it without data, for plans
-and checks): `aggregation` says which exact sums an engine computes, and `answer` adds noise to them or chooses by them. The guarantee hangs
-on two agreements: `releases` must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only through the
-mechanisms that `releases` priced.
+`problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `mechanisms`, each with its
+sensitivity, which are priced as entries of the pipeline, and `expected_error`. After the charge (and before it without data, for plans and
+checks): `aggregation` says which exact sums an engine computes, and `answer` adds noise to them or chooses by them. The guarantee hangs on
+two agreements: a mechanism's sensitivity must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only
+through the mechanisms that were priced.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class QuerySetting:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRelease:
+class QueryMechanism:
     """A mechanism that answers a query, or a part of it.
 
     suffix: suffix of the mechanism's name; "" if the query has one mechanism.
@@ -207,7 +207,7 @@ class Query:
         """Largest number of keys in which one unit counts; 1 if the query does not state it."""
         return self.max_groups or 1
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         """Return the mechanisms that answer the query. Raises InputError if none can."""
         raise NotImplementedError
 
@@ -293,7 +293,7 @@ class NoisyQuery(Query):
 
     def expected_error(self, setting: QuerySetting) -> str:
         count = self.joint_count(setting)
-        return f"{error_text(self.releases(setting)[0], self.interval_confidence(count))}, {self.probability_words(count)}"
+        return f"{error_text(self.mechanisms(setting)[0], self.interval_confidence(count))}, {self.probability_words(count)}"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -322,10 +322,10 @@ def _undeclared_hint(name: str, source: Source) -> str:
     return hint and f"; {hint}"
 
 
-def error_text(release: QueryRelease, confidence: float) -> str:
+def error_text(mechanism: QueryMechanism, confidence: float) -> str:
     """Return a distance, rounded up, within which the additive noise of a mechanism stays with this confidence, in words."""
-    assert release.law is not None
-    error = expected_error(release.law, confidence, release.unit)
+    assert mechanism.law is not None
+    error = expected_error(mechanism.law, confidence, mechanism.unit)
     return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer"
 
 

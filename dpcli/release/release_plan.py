@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
+UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[mechanism]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
 
@@ -139,7 +139,7 @@ def plan_of(path: str) -> ReleasePlan:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
     priced = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
-    others = len(pipeline.mechanisms) - sum(len(query.releases) for query in priced)
+    others = len(pipeline.mechanisms) - sum(len(query.mechanisms) for query in priced)
     if others:
         raise InputError(
             f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them to "
@@ -218,6 +218,6 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
+    """Return the paths that no other output may use: the files of the mechanism, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, CROISSANT, RUN, LOCK))
     return (*files, *missing_folders(plan.folder))

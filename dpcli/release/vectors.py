@@ -17,7 +17,7 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.release.answers.intervals import spread_within, whole_steps
 from dpcli.release.cost import QueryCost
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, smallest_whole
-from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
+from dpcli.release.query import NoisyQuery, QueryMechanism, QuerySetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta:
 
 def noisy_vector(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
-) -> QueryRelease:
+) -> QueryMechanism:
     """Return the mechanism that adds discrete Laplace or Gaussian noise to a vector with one number for each key.
 
     part: share of the query's cost that the mechanism may use.
@@ -131,22 +131,22 @@ def noisy_vector(
 
 def noisy_vector_of(
     query: NoisyQuery, setting: QuerySetting, norms: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
-) -> QueryRelease:
+) -> QueryMechanism:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
     law = _law(query, setting.cost, norms, part, unit)
     spread = figures(law.spread, 6, ROUND_FLOOR)
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {norms.l1:,}"
         keys = {"scale": law.scale, "sensitivity": norms.l1}
-        return QueryRelease(suffix, "discrete-laplace", keys, (*norms.why, noise), law, unit)
+        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, unit)
     noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(norms.l2, 6, ROUND_CEILING)}"
     stated = {"sensitivity": norms.l1, "dimension": 1} if norms.coordinates == 1 else {"l2_sensitivity": norms.l2}
-    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
+    return QueryMechanism(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
 
 
 def shown_keys(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float, suffix: str = "", part: float = 1.0
-) -> QueryRelease:
+) -> QueryMechanism:
     """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta.
 
     `part` is that of `noisy_vector`.
@@ -161,7 +161,7 @@ def shown_keys(
         f"a key is shown if its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: a key that only one "
         f"unit has is shown with probability at most {delta:g}"
     )
-    return QueryRelease(suffix, "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
+    return QueryMechanism(suffix, "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
 
 
 def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:

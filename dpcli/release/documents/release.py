@@ -26,7 +26,7 @@ from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Disclosure
-    from dpcli.release.query import QueryRelease
+    from dpcli.release.query import QueryMechanism
     from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
@@ -261,8 +261,8 @@ def explanation_document(plan: ReleasePlan) -> Document:
     data = {"schema": "dpcli/release-why/v1", "queries": list(map(_planned_data, plan.queries)), "exit_code": 0}
     lines = []
     for priced in plan.queries:
-        for release in priced.releases:
-            lines += [f"{priced.name_of(release)}: {line}" for line in release.why]
+        for mechanism in priced.mechanisms:
+            lines += [f"{priced.name_of(mechanism)}: {line}" for line in mechanism.why]
     note = _unit_note(plan)
     return Document(
         headline_of_run(plan.account),
@@ -280,17 +280,17 @@ def _why_table(priced: PricedQuery) -> Table:
     stated = priced.setting.adjacency
     other = Adjacency.ADD_REMOVE if stated is Adjacency.REPLACE_ONE else Adjacency.REPLACE_ONE
     rows: list[tuple[str, str, str]] = []
-    for release in priced.releases:
-        rows += _why_rows(release, stated.value)
-    for release in priced.query.releases(replace(priced.setting, adjacency=other)):
-        rows += _why_rows(release, f"if {other.value}")
+    for mechanism in priced.mechanisms:
+        rows += _why_rows(mechanism, stated.value)
+    for mechanism in priced.query.mechanisms(replace(priced.setting, adjacency=other)):
+        rows += _why_rows(mechanism, f"if {other.value}")
     return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
-def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
+def _why_rows(mechanism: QueryMechanism, adjacency: str) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each step of a derivation; the first one names the adjacency and the mechanism."""
-    first, *others = release.why
-    yield adjacency, release.suffix or release.type, first
+    first, *others = mechanism.why
+    yield adjacency, mechanism.suffix or mechanism.type, first
     for line in others:
         yield "", "", line
 
@@ -304,28 +304,28 @@ def _markdown_line(priced: PricedQuery) -> str:
     of = f" of {escape(column)}" if column else ""
     by = f" by {escape(', '.join(query.by))}" if query.by else ""
     where = f" where `{query.where}`" if query.where else ""
-    mechanisms = " and ".join(map(_mechanism_words, priced.releases))
+    mechanisms = " and ".join(map(_mechanism_words, priced.mechanisms))
     return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
 def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
     """Yield a row for each mechanism of a query; the first one names the query and its expected error."""
-    first, *others = priced.releases
+    first, *others = priced.mechanisms
     yield priced.query.name, priced.query.measure, _mechanism_words(first), priced.expected_error
-    for release in others:
-        yield "", "", _mechanism_words(release), ""
+    for mechanism in others:
+        yield "", "", _mechanism_words(mechanism), ""
 
 
-def _mechanism_words(release: QueryRelease) -> str:
+def _mechanism_words(mechanism: QueryMechanism) -> str:
     """Return a mechanism with its keys and its steps, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
-    for name, value in release.keys.items():
+    for name, value in mechanism.keys.items():
         text = parameter(name, value) if isinstance(value, float) else str(value)
         keys.append(f"{name} {text}")
-    if release.steps > 1:
-        keys.append(f"steps {release.steps:,}")
-    words = f"{release.type} ({', '.join(keys)})"
-    return f"{release.suffix}: {words}" if release.suffix else words
+    if mechanism.steps > 1:
+        keys.append(f"steps {mechanism.steps:,}")
+    words = f"{mechanism.type} ({', '.join(keys)})"
+    return f"{mechanism.suffix}: {words}" if mechanism.suffix else words
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
@@ -334,13 +334,13 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
         "measure": priced.query.measure,
         "mechanisms": [
             {
-                "name": priced.name_of(release),
-                "type": release.type,
-                "steps": release.steps,
-                **release.keys,
-                "why": list(release.why),
+                "name": priced.name_of(mechanism),
+                "type": mechanism.type,
+                "steps": mechanism.steps,
+                **mechanism.keys,
+                "why": list(mechanism.why),
             }
-            for release in priced.releases
+            for mechanism in priced.mechanisms
         ],
         "expected_error": priced.expected_error,
     }

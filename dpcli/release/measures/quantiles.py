@@ -2,8 +2,8 @@
 
 A *candidate* is a step of the grid, and its *score* is minus the distance of its rank from the wanted share of the rows. The exponential
 mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of a difference of two scores.
-`problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an
-engine computes, and `answer` the noisy answer (query.py).
+`problems` and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes,
+and `answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpcli.release.group_keys import (
 )
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
-from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class QuantileQuery(Query):
         values = stepped_range(source, self.column)
         return values.most - values.least + 1
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
         choices = len(self.quantiles) * changed_keys(self, setting)
         epsilon = setting.cost.share(1.0 / choices).bounded_range_epsilon
@@ -106,7 +106,7 @@ class QuantileQuery(Query):
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
             f"{'one choice' if choices == 1 else f'each of {choices:,} choices'} by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=choices),)
+        return (QueryMechanism("", "exponential", {"epsilon": epsilon}, why, steps=choices),)
 
     def score_range(self, setting: QuerySetting, position: int) -> int:
         """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
@@ -130,7 +130,7 @@ class QuantileQuery(Query):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import exponential
 
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         values = stepped_range(setting.source, self.column)
         rows = []
         for key, of_key in totals_by_key(self, setting, totals).items():
@@ -139,7 +139,7 @@ class QuantileQuery(Query):
                 counts[int(number) - values.least] += total.rows
             for position, share in enumerate(self.quantiles):
                 scores = rank_scores(counts, self.share(position))
-                chosen = exponential(scores, self.score_range(setting, position), release.keys["epsilon"])
+                chosen = exponential(scores, self.score_range(setting, position), mechanism.keys["epsilon"])
                 rows.append(AnswerRow((*key, repr(share)), values.value(values.least + chosen)))
         names = (*self.by, "share")
         return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
@@ -149,10 +149,10 @@ class QuantileQuery(Query):
         keys = math.prod(len(key.domain or ()) for key in group_keys(self, setting))
         for key, expected, wrong in self.work_problems(setting.source, keys):
             raise InputError(f'query "{self.name}": {key[0]}: expected {expected}, found {wrong}')
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         candidates, distances = self.candidates(setting.source), []
         for position in range(len(self.quantiles)):
-            scale = self.score_range(setting, position) / release.keys["epsilon"]
+            scale = self.score_range(setting, position) / mechanism.keys["epsilon"]
             scores = slack(candidates, scale, 1.0 - self.confidence)
             distances.append(math.ceil(scores / self.share(position).denominator))
         return f"each is at most {max(distances):,} rows from the requested rank, with probability {self.confidence:.6g}"

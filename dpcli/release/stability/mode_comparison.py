@@ -235,8 +235,8 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
     for priced in queries:
         query = priced.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:
-            (release,) = priced.releases
-            epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
+            (mechanism,) = priced.mechanisms
+            epsilon, adjacency = mechanism.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
             needed = compare_modes(lead, (1,), SIZES, query.confidence).needed(PTR, 2)  # for any size of the domain
             largest = max(2 * needed, FURTHEST)
