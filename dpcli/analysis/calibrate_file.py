@@ -60,12 +60,12 @@ def calibrate_goal(
 
 def calibrate_file(
     path: str,
-    solve: str,
-    target_epsilon: float | None,
-    delta: float | None,
-    mechanisms: Sequence[str],
-    accountants: Sequence[str] | None,
-    group_size: int,
+    solve: str = "noise",
+    target_epsilon: float | None = None,
+    delta: float | None = None,
+    mechanisms: Sequence[str] = (),
+    accountants: Sequence[str] | None = None,
+    group_size: int = 1,
     data: bytes | None = None,
     goal: Goal | None = None,
 ) -> Calibration:
@@ -185,7 +185,7 @@ def solved_pipeline(data: bytes, path: str) -> Pipeline:
     """
     if not targets(data, path):
         return parse(data, path)
-    return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
+    return calibrate_file(path, data=data).pipeline
 
 
 def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> Target:

@@ -178,7 +178,7 @@ def _mu(mechanism: Mechanism) -> float:
 
 
 def goal_of(
-    rho: float | None, advantage: float | None, tpr: float | None, fpr: float | None, mu: float | None, epsilon: float | None
+    *, rho: float | None, advantage: float | None, tpr: float | None, fpr: float | None, mu: float | None, epsilon: float | None
 ) -> Goal | None:
     """Return the goal that flags state; None if they state an epsilon or no goal.
 

@@ -27,6 +27,8 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
 NARROW = 2e-3  # relative gap between certified bounds at which no other accountant is tried
+CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding
+PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
 DIFFERENT = 250  # most different mechanisms of one account; more are rounded to that many, at a cost of less than 1 % of epsilon
 MOST_REASONS = 3  # largest number of reasons in an error
 MOST_NAMED = 2  # largest number of accountants that the label of a line names
@@ -100,9 +102,6 @@ class Epsilon:
     accountant: str
 
 
-CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding
-
-
 def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int = 1) -> Epsilon | None:
     """Return the smallest upper bound of the accountants, tried in order until the bounds of one are NARROW; None if none is finite.
 
@@ -156,8 +155,6 @@ def _promise(row: AccountRow) -> tuple[int, float]:
 Epsilons = tuple[tuple[float, Epsilon], ...]  # (value, epsilon), by increasing value
 Setting = Callable[[float], tuple[Pipeline, float]]  # value -> pipeline and delta
 Placement = Callable[[float, float], tuple[float, float]]  # (value, epsilon) -> (x, y)
-
-PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
 
 
 @dataclass(frozen=True, slots=True)

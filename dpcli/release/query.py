@@ -133,7 +133,10 @@ class Query:
     confidence: Annotated[float, Key("confidence of the interval, which covers only the noise", CONFIDENCE)] = 0.95
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of keys that are wrong for every source. Here: the query does not state exactly one of COSTS."""
+        """Yield the problems of keys that are wrong for every source, each as (key, what is expected, what is there).
+
+        The problem that is found here: the query does not state exactly one of COSTS.
+        """
         stated = [name for name in COSTS if getattr(self, name, None) is not None]
         if len(stated) != 1:
             possible = [name for name in COSTS if hasattr(self, name)]

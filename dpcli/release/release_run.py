@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 KEY_BYTES = 16  # length of the key of the hash that chooses contributions; short names then fit into one block of SHA-256
-Report = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
+Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"
 )
@@ -43,7 +43,7 @@ NEW_RELEASE = "a release with another name or source.output is a new release wit
 
 
 def release(
-    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, total: None
+    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, progress: Progress = lambda done, total: None
 ) -> ReleaseOutcome:
     """Answer the queries of a plan. If the answers are stored already, return the stored answers.
 
@@ -74,7 +74,7 @@ def release(
         call_quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
         try:
-            answers = call_quietly(lambda: _compute_answers(plan, report), plan.folder, f"this release {LOST}")
+            answers = call_quietly(lambda: _compute_answers(plan, progress), plan.folder, f"this release {LOST}")
             store(plan.folder, StoredAnswers(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
@@ -205,7 +205,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process, which answers in its own folder')
 
 
-def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
+def _compute_answers(plan: ReleasePlan, progress: Progress) -> tuple[QueryAnswer, ...]:
     """Return the answers to all queries. The release is charged already. The caller hides the messages of errors of libraries."""
     from dpcli.release.engines.source_engine import open_source
 
@@ -216,7 +216,7 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
             totals = _readable(partial(engine.totals, aggregation, secrets.token_bytes(KEY_BYTES)), plan.path)
             answer = priced.query.answer(priced.setting, totals)
             answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))
-            report(number, len(plan.queries))
+            progress(number, len(plan.queries))
     return tuple(answers)
 
 
