@@ -35,7 +35,6 @@ from dpcli.numerics.work import limited
 class Account(Displayed):
     """The privacy cost of one pipeline.
 
-    pipeline: the pipeline.
     charges: the mechanisms of the pipeline, each with its number of runs.
     quantity: the bounded quantity: "epsilon" at the delta `at`, or "delta" at the epsilon `at`.
     at: the fixed delta or epsilon.

@@ -36,7 +36,6 @@ COUNTED = frozenset({"steps", "batch-size"})  # parameters whose values are whol
 class Calibration(Displayed):
     """The answer of a calibration, with the nearest cheaper value.
 
-    parameter: the parameter that was solved for.
     targets: the (mechanism, key) pairs that get the value.
     target, delta: the target, and the delta at which it holds; None if the quantity has no delta.
     value: the cheapest value that meets the target, with seven significant digits, or a whole number for a count.
@@ -172,7 +171,6 @@ class ValuedBound(NamedTuple):
     """An upper bound at one value of the parameter.
 
     upper: the bound; inf if none is certified.
-    accountant: the accountant that certifies the bound.
     delta: the delta at which the bound holds; None if the quantity has no delta.
     """
 

@@ -71,11 +71,9 @@ def calibrate_file(
 ) -> Calibration:
     """Solve for one parameter of the file at `path`, or for every noise key with the value "calibrate".
 
-    path: path of the file.
-    solve: the parameter, as for `calibrate`.
     goal: the target. With a goal, target_epsilon, delta and accountants have no effect.
     target_epsilon: the target without a goal. If neither is given, all caps of the file's budget are met.
-    delta, accountants, group_size: as for `calibrate`.
+    solve, delta, accountants, group_size: as for `calibrate`.
     mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
     data: content of the file; if None, it is read from `path`.
 

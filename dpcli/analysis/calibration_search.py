@@ -54,7 +54,6 @@ def search(
         other values.
     target: largest bound that meets the target.
     parameter: name of the parameter, as for `calibrate`.
-    largest: largest value of the parameter.
     stated: value in the file, at which a search for whole numbers begins.
     quantity: name of the quantity in messages.
 

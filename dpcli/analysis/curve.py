@@ -97,7 +97,6 @@ def profile(
     """Return bounds on delta as a function of epsilon for a pipeline, from the sound accountants.
 
     Args:
-        pipeline: the pipeline.
         epsilons: finite epsilons >= 0 in nats, in increasing order, at least one.
         group_size: number of units of privacy that change together.
         delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best

@@ -110,7 +110,6 @@ class Change:
 class Priced:
     """The cost of a single change to the first file.
 
-    change: the change.
     epsilon: epsilon of the changed file at the common delta; inf if none is certified, None if the change is not valid alone.
     increase: difference of `epsilon` and the first file's epsilon; NaN if it is undefined.
     reason: why `epsilon` is None.

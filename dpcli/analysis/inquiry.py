@@ -78,7 +78,6 @@ def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts:
 class Panel:
     """The accountants to run.
 
-    names: names of the accountants.
     quick: whether an interval may settle the headline so that other accountants are not run. It is True if the user named none.
     tolerance: relative width at which the grid accountant stops; None for its default.
     with_rows: whether to compute rows of other accountants although the headline is settled. If the headline is not settled, and the

@@ -67,16 +67,12 @@ class GroupMeaning:
 class Meaning:
     """A finite guarantee in terms of attacks. Every bound errs in favour of the attacker.
 
-    account: the account of the pipeline.
-    curve: the privacy profile.
     alphas: false positive rates.
     false_negatives: lower bound on the false negative rate at each of `alphas`.
     advantage: upper bound on the difference of true and false positive rate.
     pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf if none is known.
-    beliefs: beliefs of observers, one for each prior.
     gaussian: the smallest mu of a Gaussian that is no more private than the pipeline at every epsilon of the curve up to `reach`.
     reach: largest epsilon for which `gaussian` holds.
-    groups: guarantees for groups of units.
     """
 
     account: Account
@@ -96,7 +92,6 @@ class Meaning:
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
     """Return the account of a pipeline and its meaning. The meaning is None if no finite epsilon is certified.
 
-    pipeline: the pipeline.
     delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
     priors: beliefs, in (0, 1), before the release that a unit is in the data.
 

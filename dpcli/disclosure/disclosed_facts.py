@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 class Facts:
     """A pipeline and everything that a disclosure states about it.
 
-    account: account of the pipeline.
     meaning: meaning of the guarantee; None if no finite epsilon is certified.
     unamplified: account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
     diagnostics: findings of the rules about the file.

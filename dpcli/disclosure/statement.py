@@ -36,7 +36,6 @@ PROMISE, ATTACK = "What is promised", "What an attacker can still find out"  # t
 class AttackerQuestion:
     """The question of an attacker about one unit, as words with {unit}.
 
-    secret: the question.
     hit: the case that the attacker tries to recognise.
     miss: the other case, in which this is a false alarm.
     """

@@ -125,7 +125,6 @@ class Cloud:
 class Bar:
     """A horizontal bar up to `value`.
 
-    name: name of the category.
     label: the value as it is printed at the end of the bar.
     position: position of the category on the y axis.
     """
@@ -168,8 +167,6 @@ class Grid:
     """A grid of squares whose colours are steps of their values.
 
     what: word for one square, such as a block.
-    squares: the squares.
-    headings: headings of rows and columns.
     steps: smallest value and description of each step, in increasing order. Squares at the last step are marked with a dot.
     empty: description of squares without a value.
     closed: description of hatched squares.
@@ -211,10 +208,7 @@ class Chart:
     """A chart. Raises InternalError if a point of it is not finite.
 
     kind: name of the chart on the command line.
-    title: title.
     subtitle: the setting without which an epsilon means nothing: unit, adjacency, delta and sampling.
-    x, y: the axes.
-    lines, bands, markers, bars, spans, clouds: parts of the chart.
     notes: sentences that a reader needs and cannot see in the picture.
     grid: grid that is drawn instead of a plot; None for a plot.
     """

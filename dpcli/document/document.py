@@ -42,11 +42,8 @@ NOTHING_CHECKED = (
 class Table:
     """A table of text for readers. Whoever makes it has rounded its numbers in the safe direction.
 
-    title: title of the table.
-    columns: names of the columns.
     rows: cells of each row, in the order of the columns.
     numeric: indices of the columns that are aligned to the right.
-    footnotes: notes below the table.
     flagged: indices of the rows that are highlighted.
     folded: whether a format with foldable tables shows the table closed.
     """
@@ -89,12 +86,8 @@ class Suppression:
 class Finding:
     """A finding about a file, which a CI system can show at its place in the file.
 
-    path: path of the file.
     rule: code of the rule.
-    level: severity.
-    message: description of the finding.
     line, column: place in the file, from 1; 0 if the finding has no place.
-    title: title of the rule.
     key: key that the finding is about. Unlike the line, it stays the same if the file is edited elsewhere.
     suppression: justification if the finding is suppressed.
     help: explanation of the rule, in paragraphs.
@@ -118,9 +111,6 @@ class Finding:
 class Check:
     """A check that passed or failed. Formats such as junit report it as a test case.
 
-    name: name of the check.
-    passed: whether the check passed.
-    message: reason for the outcome.
     waived: whether the check failed and an exception was granted.
     error: whether the check could not be judged.
     """
@@ -139,12 +129,8 @@ class Document:
     headline: sentence that answers the user's question.
     data: JSON data with a schema and unrounded numbers.
     verdict: verdict, which determines the colour of the headline.
-    tables: tables for readers.
     notes: sentences below the tables.
-    findings: findings at places in files.
-    checks: checks that passed or failed.
     total: the single number of the result, for scripts; None if there is none.
-    exit_code: exit code of the command.
     records: objects for jsonl, one for each line. If there are none, jsonl shows `data` as its only line.
     title, passages, pictures: title, passages and charts of a document that is read by itself, such as a page.
     parts: documents of the same page, each a section of its own below the rest. Only a page shows them.

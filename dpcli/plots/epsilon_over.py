@@ -35,7 +35,6 @@ class Varied:
     values: values at which epsilon is drawn, in increasing order, with `stated` among them.
     pipeline_at: function that returns the pipeline with another value.
     scale: scale of both axes.
-    notes: notes on the values.
     """
 
     words: str

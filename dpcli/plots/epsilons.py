@@ -44,7 +44,6 @@ def quiet(done: int, total: int) -> None:
 class Question:
     """A pipeline to draw, and the settings of its account.
 
-    pipeline: the pipeline.
     accountants: accountants, with a line for each. If empty, there is one line, for the smallest bound of all sound accountants.
     delta: delta; the file's if None.
     group_size: number of units of privacy that change together.
@@ -161,14 +160,10 @@ Placement = Callable[[float, float], tuple[float, float]]  # (value, epsilon) ->
 class EpsilonCurve:
     """Epsilon at increasing values, by one group of accountants.
 
-    names: names of the accountants.
-    label: label of the line.
     epsilons: the values, each with its bounds on epsilon.
     sound: whether the epsilons are bounds, and not approximations.
-    tone: tone of the line.
     """
 
-    names: tuple[str, ...]
     label: str
     epsilons: Epsilons
     sound: bool
@@ -206,7 +201,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
             missing.append(group[0])
             continue
         label = line_label(group, (epsilon for _, epsilon in epsilons))
-        drawn.append(EpsilonCurve(group, label, epsilons, sound.issuperset(group), SERIES[len(drawn) % len(SERIES)]))
+        drawn.append(EpsilonCurve(label, epsilons, sound.issuperset(group), SERIES[len(drawn) % len(SERIES)]))
     if not drawn:
         raise CannotCertify("nothing to draw: no finite epsilon at two or more of the values")
     if question.accountants and missing:

@@ -221,7 +221,6 @@ class Query:
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Return the noisy answer. The randomness comes from the operating system.
 
-        setting: source and cost of the query.
         totals: exact, private totals. They must affect the answer only through the noisy numbers.
         """
         raise NotImplementedError

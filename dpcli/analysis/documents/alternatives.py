@@ -1,6 +1,6 @@
 """The cost under other assumptions that users of the same flags often mean: shuffled batches, and the other adjacency.
 
-Flags such as --sampling-rate are taken to mean Poisson samples and add-remove neighbours. Many programs shuffle their data instead, and
+Flags such as --sampling-rate are taken to mean Poisson samples and, without --adjacency, add-remove. Many programs shuffle their data instead, and
 papers use both adjacencies, so `dpcli account` without a file shows what the same numbers cost there. With a file, nothing needs to be
 guessed.
 """

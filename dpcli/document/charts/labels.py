@@ -122,7 +122,6 @@ def place(
     covers little ink. It is near its anchor.
 
     anchors: points next to which the label may be placed.
-    width, height: size of the label.
     frame: box in which the label should be.
     taken: boxes of other labels.
     ink: points of all lines and dots.

@@ -1,6 +1,6 @@
 """json: the JSON data of a document, indented.
 
-The first field, `schema`, names the form of the document (document/schemas.py). JSON has no infinities, so they are the strings "inf" and
+The first field of a result, `schema`, names its form (document/schemas.py). JSON has no infinities, so they are the strings "inf" and
 "-inf" (`jsonable`).
 """
 

@@ -20,7 +20,6 @@ class ManualSection:
     """A section of a manual page.
 
     title: heading; "" to continue the section before.
-    paragraphs: paragraphs below the heading.
     terms: pairs of a term and its definition, below the paragraphs.
     """
 

@@ -43,7 +43,6 @@ class GivenTable:
     def type_of(self, place: int, described: Callable[[Any], str]) -> str:
         """Return DuckDB's name of a column's type. No row is read.
 
-        place: the place of the column.
         described: function that returns the name for an object with one column that DuckDB can read.
         """
         raise NotImplementedError

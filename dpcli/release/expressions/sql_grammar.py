@@ -77,7 +77,6 @@ COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE":
 class Expressions:
     """The columns that expressions may name.
 
-    columns: declared columns by name.
     within: names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
     computed: computed columns that have been read. Each is read once, however many others use it.
     depth: number of expressions around the one that is read, if it is that of a computed column.

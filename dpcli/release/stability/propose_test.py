@@ -81,7 +81,6 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
     the data might win a tie. One unit changes the gap between two counts by at most `rows`, and by twice as much if the unit is replaced.
 
     counts: number of rows or units with each value.
-    adjacency: adjacency of neighbouring datasets.
     rows: largest number of rows that one unit adds to one count. The number of counts to which it adds does not matter.
     """
     if not any(counts.values()):
