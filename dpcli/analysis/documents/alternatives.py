@@ -1,8 +1,8 @@
 """The cost under other assumptions that users of the same flags often mean: shuffled batches, and the other adjacency.
 
-Flags such as --sampling-rate are taken to mean Poisson samples and, without --adjacency, add-remove. Many programs shuffle their data instead, and
-papers use both adjacencies, so `dpcli account` without a file shows what the same numbers cost there. With a file, nothing needs to be
-guessed.
+Flags such as --sampling-rate are taken to mean Poisson samples and, without --adjacency, add-remove. Many programs shuffle their data
+instead, and papers use both adjacencies, so `dpcli account` without a file shows what the same numbers cost there. With a file, nothing
+needs to be guessed.
 """
 
 from __future__ import annotations
