@@ -1,4 +1,4 @@
-"""Targets beside epsilon: closed forms for Gaussians and randomised response."""
+"""Calibration to targets other than epsilon (analysis/goals.py): closed forms for Gaussians and randomised response."""
 
 from __future__ import annotations
 

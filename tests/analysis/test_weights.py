@@ -1,4 +1,4 @@
-"""Weights of noises that are solved for together, and the least noise for each target."""
+"""Weights of noises that are solved for together (analysis/solved_keys.py), and the least noise for each target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of a statement are rounded for people, so that what they say never costs less than what was accounted; json has them whole."""
+"""Numbers in a statement are rounded so that what they say never costs less than what was accounted; JSON has them unrounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The renderers: structure of what they write, and that no word covers another."""
+"""The formats of charts (document/charts/): the structure of what they write, and that no word covers another."""
 
 from __future__ import annotations
 

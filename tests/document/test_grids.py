@@ -1,4 +1,4 @@
-"""Grids of squares: blocks of every kind in every format, and a picture that needs no colour to be read."""
+"""Grids of squares, as of the blocks of a ledger, in every format of charts, and a picture that needs no colour to be read."""
 
 from __future__ import annotations
 

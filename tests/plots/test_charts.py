@@ -1,4 +1,4 @@
-"""What the pictures show: every kind against the accountants that it draws."""
+"""The numbers in charts (plots/): every kind against the accountants that it draws."""
 
 from __future__ import annotations
 

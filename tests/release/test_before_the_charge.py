@@ -1,4 +1,4 @@
-"""A mistake that can be seen without a row of data is said before anything is charged, and costs nothing."""
+"""Every mistake that can be seen without a row of data is reported before the charge, and costs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as text and as rows of data: a column for each key, whatever its name, in csv as in parquet."""
+"""Answers as text and as rows of data (documents/release.py): a column for each key, whatever its name, in csv and parquet."""
 
 from __future__ import annotations
 

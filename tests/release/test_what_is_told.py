@@ -1,4 +1,4 @@
-"""What is told beside the numbers is true of what is drawn: totals, limits, errors and intervals."""
+"""Everything that is said about an answer is true of its noise: totals, limits, errors and intervals."""
 
 from __future__ import annotations
 

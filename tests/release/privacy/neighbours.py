@@ -1,4 +1,4 @@
-"""What reaches the noise of a query, exactly, and whether that of two neighbouring tables is as near as its mechanisms are priced for."""
+"""Everything of a table that reaches the noise of a query, and whether two neighbouring tables are as near there as was priced."""
 
 from __future__ import annotations
 
