@@ -222,9 +222,9 @@ def calibrate_dp_sgd(
         raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
     tables = stated.tables(delta)
     if goal is not None:
-        return calibrate_goal(pipeline_of_flags(tables), goal, "noise", None, group_size)
+        return calibrate_goal(pipeline_of_flags(tables), goal, group_size=group_size)
     assert target_epsilon is not None
-    return calibrate(pipeline_of_flags(tables), target_epsilon, delta, "noise", None, accountants, group_size)
+    return calibrate(pipeline_of_flags(tables), target_epsilon, delta, accountants=accountants, group_size=group_size)
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:

@@ -117,7 +117,7 @@ def profile(
     in_range = grid.ndim == 1 and len(grid) > 0 and np.all((grid >= 0.0) & (grid < math.inf))
     if not in_range or np.any(np.diff(grid) < 0.0):
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
-    composed = sound_profiles(pipeline, None, group_size)
+    composed = sound_profiles(pipeline, group_size=group_size)
     accountants = [accountant for accountant, _ in composed]
     pairs_are_attained = attained(pipeline, group_size)
     has_many = len(pipeline.mechanisms) > MANY_MECHANISMS

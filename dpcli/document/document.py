@@ -273,7 +273,7 @@ def with_verdict(document: Document, name: str, path: str = "") -> Document:
     return replace(
         document,
         verdict=document.verdict if document.verdict in ("fail", "unknown") else "fail",
-        checks=document.checks if has_failed_check else (*document.checks, Check(name, False, why, error=True)),
+        checks=document.checks if has_failed_check else (*document.checks, Check(name, passed=False, message=why, error=True)),
         findings=document.findings if has_error else (*document.findings, _finding(name, path, why, document.place)),
     )
 
@@ -295,7 +295,7 @@ def error_document(name: str, path: str, message: str, exit_code: int, findings:
         data={"error": why, "exit_code": exit_code},
         verdict="unknown",
         findings=findings or (_finding(name, path, why),),
-        checks=(Check(f"{path}: {name}" if path else name, False, why, error=True),),
+        checks=(Check(f"{path}: {name}" if path else name, passed=False, message=why, error=True),),
         exit_code=exit_code,
     )
 

@@ -97,7 +97,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
     """
     session, place = existing_session(plan.folder), plan.folder
     if session is None:
-        session = open_session(plan.folder, plan.fingerprint(), False, ledger)
+        session = open_session(plan.folder, plan.fingerprint(), resume=False, ledger=ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
         of_release = " and ".join(

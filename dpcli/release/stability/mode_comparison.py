@@ -83,14 +83,14 @@ class ModeRelease:
 
     name: name in machine-readable output.
     label: name in tables and pictures.
-    needs_domain: true if the mechanism needs a declared domain.
     right: function that returns the probability of the right value.
+    needs_domain: whether the mechanism needs declared values.
     """
 
     name: str
     label: str
-    needs_domain: bool
     right: Callable[[Lead], float]
+    needs_domain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +222,11 @@ def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
-PTR = ModeRelease("propose-test-release", "propose-test-release", False, _right_by_test)
-STABILITY = ModeRelease("stability-histogram", "stability histogram", False, _right_by_stability_histogram)
-GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _right_by_gumbel)
-PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _right_by_permute_and_flip)
-HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _right_by_noisy_histogram)
+PTR = ModeRelease("propose-test-release", "propose-test-release", _right_by_test, needs_domain=False)
+STABILITY = ModeRelease("stability-histogram", "stability histogram", _right_by_stability_histogram, needs_domain=False)
+GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", _right_by_gumbel, needs_domain=True)
+PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", _right_by_permute_and_flip, needs_domain=True)
+HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", _right_by_noisy_histogram, needs_domain=True)
 MECHANISMS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
 
 
