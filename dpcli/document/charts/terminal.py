@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from dpcli.document.chart import Bar, Chart, Grid, Line, Square, Tone
-from dpcli.document.charts.labels import Block, Box, Point, Tick, along, dense, named_at_end, place, place_within, spread, ticks
+from dpcli.document.charts.labels import Block, Box, Point, along, dense, named_at_end, place, place_within, spread
 from dpcli.document.charts.shapes import TERMINAL
+from dpcli.document.charts.ticks import Tick, ticks
 from dpcli.document.document import visible
 
 # Bits of the dots of a braille character (U+2800), by row and column.

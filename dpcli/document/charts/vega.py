@@ -11,9 +11,9 @@ from typing import Any
 
 from dpcli.document.chart import Axis, Chart, Grid, Line, Points, Square, Tone
 from dpcli.document.charts.describe import describe
-from dpcli.document.charts.labels import ticks
 from dpcli.document.charts.scene import labels
 from dpcli.document.charts.shapes import LIGHT, STEPS, Words
+from dpcli.document.charts.ticks import ticks
 from dpcli.document.document import visible
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
