@@ -2,8 +2,8 @@
 
 `profile` bounds delta at many epsilons, for pictures and tables, and `trade_off` turns these bounds into error rates of attacks. An
 accountant is two-sided if it certifies lower bounds as well; only then does this module know how far its answer is from the truth. A
-composition may have several cases, such as the two directions of a change, and its curve is the worst of theirs at each epsilon. Every
-upper bound that is returned holds by itself, whichever accountants were skipped to save work.
+composition may have several cases, such as the two directions of a change, and its curve is the worst of their curves at each epsilon.
+Every upper bound that is returned holds by itself, whichever accountants were skipped to save work.
 """
 
 from __future__ import annotations

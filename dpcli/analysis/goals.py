@@ -163,6 +163,7 @@ def _squares(steps: Steps) -> Iterator[float]:
 
 
 def _mu(mechanism: Mechanism) -> float:
+    """Return the mu of a Gaussian or, as `GaussianGoal` derives it, of a pure mechanism. Raises CannotCertify for any other mechanism."""
     try:
         return mechanism.gdp()
     except NotRepresentable as error:

@@ -39,7 +39,7 @@ def aggregation_by(
 
 
 def filled(setting: QuerySetting) -> tuple[str, ...]:
-    """Return the columns of which a row must have a value in at least one to count; none if every row may count.
+    """Return the columns in at least one of which a row must have a value to count; none if every row may count.
 
     Under zero-out, a row that is a unit of its own does not count if all its declared columns are empty. So a row that is blanked changes
     every number as a row that is removed does, even where a column or an expression has a value for an empty cell. If no column is stored,

@@ -196,7 +196,7 @@ def _shares(account: Account) -> tuple[Chart, ...]:
 def draft(
     path: str, delta: float | None, form: Form, certificate: str | None, *, illustrated: bool
 ) -> tuple[Statement, tuple[Chart, ...]]:
-    """Return the statement or registry entry of a file with its pictures, of which a registry entry has none.
+    """Return the statement or registry entry of a file, and its pictures; a registry entry has none.
 
     certificate: path of a certificate that proves epsilon; None for none.
 

@@ -1,6 +1,6 @@
 """The properties of document formats, such as json or junit.
 
-The module of each format has a function `render`, which returns the text of a document. Beside it, the module states these constants:
+The module of each format has a function `render`, which returns the text of a document. It also states these constants:
 
 REQUIRED_FIELDS: fields that the documents of a command must have, so that the format has something to show; none if not stated.
 COMPLETE_FIELDS: fields from which the format leaves nothing out; "failures" are the failed checks.
