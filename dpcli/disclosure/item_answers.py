@@ -16,6 +16,7 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.budget_verdict import RhoVerdict, epsilon_of_rho, warning_level
 from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
+from dpcli.document.short_numbers import few, few_up, rounded_key
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent
 from dpcli.file.pipeline.datasets import UNCHECKED, window_words
@@ -24,7 +25,6 @@ from dpcli.file.pipeline.parts import part_names, sample_readers, schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.plots.drawing import few, few_up, parameter
 
 # Limits that keep an answer on a readable line.
 MOST_LISTED = 8  # largest number of mechanisms, or other words, that one line lists
@@ -368,7 +368,7 @@ def _value_text(value: Any, name: str = "") -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return parameter(name, value)
+        return rounded_key(name, value)
     return f"{value:,}" if type(value) is int else str(value)
 
 

@@ -21,8 +21,8 @@ from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged_mechanisms, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
 from dpcli.document.document import Passage
+from dpcli.document.short_numbers import few, short_percent_up
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.drawing import few, short_percent_up
 
 ALARM = 0.01  # false positive rate of the attack that the statement describes
 LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection, as it lets odds change by more than a factor of e^30.

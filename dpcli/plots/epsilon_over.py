@@ -15,8 +15,9 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
+from dpcli.document.short_numbers import few
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines

@@ -14,9 +14,10 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.curve import ProfileCurve, corner_points, profile, trade_off
 from dpcli.analysis.trade_off_corners import corners
 from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Tone
+from dpcli.document.short_numbers import short_percent_up
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
-from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, positive_delta, setting, short_percent_up
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, positive_delta, setting
 from dpcli.plots.epsilons import EpsilonCurve, Question, curves, loosely
 
 BENT = 8.0  # epsilons up to this one are closely spaced, as e^epsilon bends the curve there

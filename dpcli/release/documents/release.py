@@ -16,9 +16,9 @@ from dpcli.analysis.documents.account import headline_of_run
 from dpcli.base.extras import require
 from dpcli.base.rounding import figures, up
 from dpcli.document.document import Document, Sheet, Table
+from dpcli.document.short_numbers import rounded_key
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.drawing import parameter
 from dpcli.release.aggregate import quoted
 from dpcli.release.query_answer import as_json
 from dpcli.release.release_plan import UNREAD, can_read_expressions
@@ -320,7 +320,7 @@ def _mechanism_words(mechanism: QueryMechanism) -> str:
     """Return a mechanism with its keys and its steps, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
     for name, value in mechanism.keys.items():
-        text = parameter(name, value) if isinstance(value, float) else str(value)
+        text = rounded_key(name, value) if isinstance(value, float) else str(value)
         keys.append(f"{name} {text}")
     if mechanism.steps > 1:
         keys.append(f"steps {mechanism.steps:,}")
