@@ -27,7 +27,7 @@ from dpcli.document.charts.labels import Box
 from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.shapes import STEPS as INKS
-from dpcli.document.charts.terminal import mark
+from dpcli.document.charts.terminal_grid import mark
 from dpcli.ledger.documents.ledger_pictures import CLOSED, EMPTY, MOST_NAMED, MOST_STRIPS, STEPS, WEEKS_PER_STRIP, block_chart
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
