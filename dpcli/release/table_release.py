@@ -110,7 +110,7 @@ class ReleasedAnswers(Displayed):
 
     def _columns(self, query: str | None) -> dict[str, list[Any]]:
         """Return the columns of `frame` by name. The keys come first."""
-        from dpcli.release.documents.release import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
+        from dpcli.release.documents.answers import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
 
         answers = [answer for answer in self.answers if query in (None, answer.query)]
         if not answers:

@@ -61,7 +61,8 @@ def command(
     the ledger or the folder is not reliable, or the release was charged and its answers are lost.
     """
     from dpcli.cli.printing import progress
-    from dpcli.release.documents.release import outcome_document, parquet_of, sheet_of
+    from dpcli.release.documents.answers import parquet_of, sheet_of
+    from dpcli.release.documents.release import outcome_document
     from dpcli.release.release_plan import plan_of, protected_files
     from dpcli.release.release_run import release
     from dpcli.sessions.commands.predicting import opened_or_none, warn_after_run
