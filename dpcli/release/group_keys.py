@@ -16,7 +16,8 @@ from dpcli.base.errors import InternalError
 from dpcli.base.rounding import counted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps, Total, Totals, quoted
-from dpcli.release.data_source import Source, declared_keys_of, stepped_range, stored_columns
+from dpcli.release.column_values import declared_keys_of, stepped_range
+from dpcli.release.data_source import Source, stored_columns
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 

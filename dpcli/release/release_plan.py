@@ -21,7 +21,8 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, rows_of_blocks
-from dpcli.release.data_source import Source, declared_keys_of, folder_of
+from dpcli.release.column_values import declared_keys_of, folder_of
+from dpcli.release.data_source import Source
 from dpcli.release.engines.source_files import public_digest
 from dpcli.release.query_answer import ANSWERS, CROISSANT, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.aggregate import Aggregation
-from dpcli.release.data_source import Column, Source, folder_of
+from dpcli.release.column_values import folder_of
+from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.source_table import SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 

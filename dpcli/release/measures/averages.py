@@ -20,7 +20,8 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
-from dpcli.release.data_source import Source, SteppedRange, number_problems, stepped_range, value_problems
+from dpcli.release.column_values import SteppedRange, number_problems, stepped_range, value_problems
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
 from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row

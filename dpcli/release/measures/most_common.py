@@ -17,7 +17,8 @@ from dpcli.base.fields import DELTA, Constraint, Key, Reader
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.choice_error import peeling_slack
-from dpcli.release.data_source import Source, declared_keys_of
+from dpcli.release.column_values import declared_keys_of
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key

@@ -20,7 +20,8 @@ from dpcli.base.fields import Key
 from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.choice_error import slack
-from dpcli.release.data_source import Source, stepped_range, value_problems
+from dpcli.release.column_values import stepped_range, value_problems
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import (
     aggregation_by,
     changed_keys,

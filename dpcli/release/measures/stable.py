@@ -19,7 +19,8 @@ from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
 from dpcli.release.answers.postprocessing import NON_NEGATIVE, cut_at_zero
-from dpcli.release.data_source import Source, number_problems, stepped_range
+from dpcli.release.column_values import number_problems, stepped_range
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import has_one_row_per_unit
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of

@@ -21,7 +21,8 @@ from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answers.intervals import ConfidenceInterval
 from dpcli.release.answers.noise_tails import sum_half_width
-from dpcli.release.data_source import Source, declared_keys_of
+from dpcli.release.column_values import declared_keys_of
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, group_keys
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
