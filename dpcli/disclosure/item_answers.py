@@ -14,8 +14,9 @@ from typing import Any
 from dpcli import __version__
 from dpcli.analysis.account import Account
 from dpcli.analysis.budget_verdict import RhoVerdict, epsilon_of_rho, warning_level
-from dpcli.base.rounding import up
+from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
+from dpcli.document.short_numbers import few, few_up, rounded_key
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent
 from dpcli.file.pipeline.datasets import UNCHECKED, window_words
@@ -24,7 +25,6 @@ from dpcli.file.pipeline.parts import part_names, sample_readers, schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.plots.drawing import few, few_up, parameter
 
 # Limits that keep an answer on a readable line.
 MOST_LISTED = 8  # largest number of mechanisms, or other words, that one line lists
@@ -156,8 +156,7 @@ def contributions(facts: Facts) -> str | None:
         return None
     if privacy.max_contributions is None:
         return f"one record is one {privacy.unit}"
-    records = "record" if privacy.max_contributions == 1 else "records"
-    return f"at most {privacy.max_contributions:,} {records} per {privacy.unit}"
+    return f"at most {counted(privacy.max_contributions, 'record')} per {privacy.unit}"
 
 
 def adjacency(facts: Facts) -> str:
@@ -174,8 +173,8 @@ def releases(facts: Facts) -> str | None:
 
 
 def counted_uses(facts: Facts) -> str:
-    counted = f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}"
-    return f"{counted}; they read {window(facts)}" if window(facts) else counted
+    uses = f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}"
+    return f"{uses}; they read {window(facts)}" if window(facts) else uses
 
 
 def window(facts: Facts) -> str:
@@ -186,16 +185,12 @@ def window(facts: Facts) -> str:
 
 def charged_mechanisms(facts: Facts) -> list[str]:
     """Return the mechanisms that cost privacy, each with its number of runs."""
-    return [f"{charge.name} ({_runs(charge)})" for charge in _costly_charges(facts)]
+    return [f"{charge.name} ({counted(charge.count, 'run')})" for charge in _costly_charges(facts)]
 
 
 def _costly_charges(facts: Facts) -> list[BillLine]:
     """Return the charges of mechanisms that read private data, and are not mere post-processing."""
     return [charge for charge in facts.account.charges if any(map(_reads_private_data, charge.entries))]
-
-
-def _runs(charge: BillLine) -> str:
-    return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
 
 
 def mechanisms(facts: Facts) -> str:
@@ -362,8 +357,7 @@ def _short_value(value: Any, name: str = "") -> str:
 def _value_text(value: Any, name: str = "") -> str:
     """Return a value in the syntax of the file. A long number is rounded to the safe side.
 
-    Args:
-        name: Key of the value, which determines the safe side; "" for an unknown key.
+    name: key of the value, which determines the safe side; "" for an unknown key.
     """
     if dataclasses.is_dataclass(value):
         fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
@@ -374,7 +368,7 @@ def _value_text(value: Any, name: str = "") -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return parameter(name, value)
+        return rounded_key(name, value)
     return f"{value:,}" if type(value) is int else str(value)
 
 

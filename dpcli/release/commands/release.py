@@ -1,4 +1,8 @@
-"""The command `dpcli release`: answer queries about a table with noise."""
+"""The command `dpcli release`: answer the queries of a file about a table, with noise.
+
+It reads the flags. release_plan.py makes the plan without data, release_run.py charges, computes and stores, and documents/release.py
+shows. No output may overwrite the data, the ledger or the folder of the release, so all paths are checked before anything is charged.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,8 @@ def command(
     the ledger or the folder is not reliable, or the release was charged and its answers are lost.
     """
     from dpcli.cli.printing import progress
-    from dpcli.release.documents.release import outcome_document, parquet_of, sheet_of
+    from dpcli.release.documents.answers import parquet_of, sheet_of
+    from dpcli.release.documents.release import outcome_document
     from dpcli.release.release_plan import plan_of, protected_files
     from dpcli.release.release_run import release
     from dpcli.sessions.commands.ledger_options import opened_or_none, warn_after_run
