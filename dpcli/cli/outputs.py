@@ -1,6 +1,7 @@
-"""Checks that no output of a command replaces an input, private data or a ledger.
+"""Checks that no output of a command replaces an input, private data or a ledger: a mistyped -o must not destroy what cannot be made again.
 
-`require_writable` makes all checks. dpcli release calls it before it charges a ledger, so that it is not charged for an output that fails.
+An input is known by the arguments of the command, by what an input file names (`require_no_input`), or because the command declared it
+(`protect`). `require_writable` makes all checks; dpcli release calls it before it charges a ledger for answers that could not be written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The output of charts, to the terminal and to files."""
+"""The output of charts, to the terminal and to files. A *chart* is a picture before a chart format such as svg draws it (dpcli/document).
+
+Charts have formats of their own (CHART_FORMATS), which their -o names or the ending of its path. A command that prints a document as well
+separates the two kinds of -o by `split_pictures` in outputs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs."""
+"""Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs.
+
+lookup.py prints them for words such as plrv and sigma. Their numbers are computed by the functions that accounts use, and never written by
+hand. The *classical* calibration is sqrt(2 ln(1.25/delta)) / epsilon, proved below epsilon = 1; the *analytic* one is the smallest sigma.
+"""
 
 from __future__ import annotations
 

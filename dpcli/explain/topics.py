@@ -1,4 +1,8 @@
-"""The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary."""
+"""The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary.
+
+The Markdown is a small part of the language: `## headings`, paragraphs, fenced blocks, and lists of `- **term**: definition`. The line
+`<!-- list: NAME -->` is replaced by a list that lists.py makes. glossary.md and definitions.md also give the words of `dpcli explain`.
+"""
 
 from __future__ import annotations
 

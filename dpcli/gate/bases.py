@@ -1,6 +1,9 @@
-"""The bases with which the gate compares files.
+"""The *base* of each file: the earlier version with which the gate compares it, so that a change cannot raise the cost unseen.
 
-The base of a file is its version at a git revision (`bases_at`), or its entry in the JSON that an earlier gate wrote (`bases_from`).
+`bases_at` reads it from a git revision (--base-ref), and `bases_from` from the JSON that an earlier `dpcli gate -f json` wrote
+(--baseline). That JSON has numbers and terms but not the text of a file: it shows that epsilon rose, but not which change raised it
+(`costs_of`). An earlier version that is no valid pipeline becomes an `UnreadableBase`, and the file is then judged like a new one, with a
+warning.
 """
 
 from __future__ import annotations
@@ -209,7 +212,7 @@ def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(stated: Any) -> CostEvidence:
-    """Return the evidence that the number `stated` of a JSON report means. Raises ValueError if no evidence has this number."""
+    """Return the evidence with this number. Raises ValueError if no evidence has it."""
     if type(stated) is not int or stated not in tuple(CostEvidence):
         raise ValueError(f"evidence {stated!r} in place of one of {', '.join(map(str, CostEvidence))}")
     return CostEvidence(stated)

@@ -72,9 +72,9 @@ class BindingCap:
     alone: bool
 
     def words(self) -> str:
-        """Return the sources of the caps in words, for example ` (the file's budget; the policy allows 3.0)`.
+        """Return the sources of the caps, to be put behind the cap in a message: ` (the file's budget; the policy allows 3.0)`.
 
-        The result is "" if there is only one cap, or if all caps are equal.
+        The result is "" if there is only one cap, or if all caps are equal: whose cap failed is then no question.
         """
         words = [self.cap.source.whose]
         for looser_cap in self.looser:
@@ -186,6 +186,7 @@ class RiseLimits:
         return [f"{key} = {number_words(value)}" for key, value in keys if value is not None]
 
     def _limits(self, base: float) -> Iterator[tuple[float, str]]:
+        """Yield each stated limit in nats, and in words."""
         if self.nats is not None:
             yield self.nats, f"+{number_words(self.nats)}{self.whose}"
         if self.percent is not None:

@@ -1,7 +1,9 @@
-"""The conditions that the gate checks for a file.
+"""The conditions that the gate checks for one file. judge.py collects them, and verdicts.py says what a condition is.
 
-Some concern the current file alone: its caps, its horizon, its lint findings and the policy. Others compare the file with its base: its
-statement, its terms and the rise of its epsilon.
+Some concern the current file alone: its caps, its horizon (a planned number of runs), its lint findings and the policy. Others compare it
+with its base, the earlier version: its *statement* (the keys that say what epsilon means, such as unit and adjacency), its *terms* (all
+keys of [privacy], [budget] and [gate]), and the rise of its epsilon. An epsilon that no accountant can bound is "unknown", which never
+passes.
 """
 
 from __future__ import annotations
@@ -291,7 +293,7 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return the current epsilon at the delta of the base."""
+    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared."""
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 

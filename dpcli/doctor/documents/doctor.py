@@ -1,4 +1,7 @@
-"""The documents of `dpcli doctor` and `dpcli version`."""
+"""The documents of `dpcli doctor` and `dpcli version`: facts about the machine and versions, as the output formats take them.
+
+A *fact* is a property of the machine with a verdict and advice (checks.py). Only a fact with the verdict "fail" makes the exit code 1.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,7 @@ def version_document(
     """Return the document of `dpcli version`.
 
     Args:
+        packages, extras: Versions of required and of optional packages, by name.
         formats: Newest format of each kind of file or database that dpcli reads and writes.
     """
     lines = (("python", python), *packages.items())

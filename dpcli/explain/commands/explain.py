@@ -1,4 +1,7 @@
-"""The command `dpcli explain`: explain the guarantee of a pipeline, or a name."""
+"""The command `dpcli explain`, which explains the guarantee of a pipeline file, a name, or a simulated attack (--demo).
+
+FILE and NAME share one argument. An existing file, a name that ends in .toml, and "-" are files (`_is_file`); everything else is looked up.
+"""
 
 from __future__ import annotations
 
