@@ -1,4 +1,8 @@
-"""Checks of keys against each other (rule DP005): within an entry, across entries, and against [privacy]."""
+"""Checks of keys against each other (rule DP005): within an entry, across entries, and against [privacy].
+
+`values_of` is the step of the reader between tables and `Pipeline` (read.py): it reads each value alone (canonical.py), and then compares
+those that could be read. A contradiction refuses the file, because dpcli and the program that runs might each believe another key.
+"""
 
 from __future__ import annotations
 

@@ -130,18 +130,8 @@ def _pipeline(checked: CheckedDocument, data: bytes, path: str) -> Pipeline:
     return replace(pipeline_of(checked.values, checked.document.tables), path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
-def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """Return the keys whose value is "calibrate", as (name of the mechanism, key).
-
-    Raises:
-        InputError: The file cannot be read.
-        InvalidFile: The file is not TOML.
-    """
-    return targets(read_bytes(path), os.fspath(path))
-
-
 def targets(data: bytes, path: str) -> tuple[tuple[str, str], ...]:
-    """Return the result of `calibrate_targets` for the bytes of a file."""
+    """Return the keys whose value is "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
     tables = toml_document(data, path).tables
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 

@@ -1,7 +1,8 @@
 """Expansion of the abbreviations of a pipeline file: lists that make several entries, and [defaults].
 
-A "plain" entry is a [[mechanism]] table without lists that already contains its defaults. Files are expanded to plain entries before any
-other code reads them. Only positions in the text refer to the tables as they are written.
+A table named train with `steps = [100, 200]` makes the entries train[1] and train[2]. A *plain* entry is a [[mechanism]] table without
+lists that already contains its defaults. Files are expanded to plain entries before any other code reads them. Only positions in the text
+refer to the tables as they are written (`written_paths`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reading the bytes of a file or of standard input, with limits on its size and on the kind of file."""
+"""Reading the bytes of a file or of standard input, with limits on its size and on the kind of file.
+
+A file may come from elsewhere: it must not exhaust memory, and a pipe or a device must not make a command wait. Readers get one byte more
+than a file may have, by which they see that it is too large (syntax.py). Standard input can be read only once, so its bytes are kept.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Suggestions for a mistyped key, word or column name."""
+"""Suggestions for a mistyped key, word or column name: words of other tools and papers (SYNONYMS), and similar spellings.
+
+A suggestion is only printed; nothing is replaced by it (`dpcli lint --fix` has stricter rules: dpcli/lint/mend.py). Two words are similar
+if the ratio of difflib is at least a cutoff: 1 for equal words, 0 for words without a common letter.
+"""
 
 from __future__ import annotations
 
