@@ -13,12 +13,12 @@ import pytest
 
 from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawn_files import text_of
 from dpcli.exam.examine import undetected_view
 from dpcli.exam.subjects import SEED, Subject, drawn
 from dpcli.exam.views import VIEWS, contradictions
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from tests.cases import of_each
@@ -52,7 +52,7 @@ def test_every_view_is_a_number_or_a_refusal(part: int) -> None:
     for k in range(FILES):
         drawing = Files(Random(f"{SEED}/{part}/{k}"))
         drawing.scale = SCALES[k % 2]
-        text = text_of(drawing.document())
+        text = toml_text(drawing.document())
         with suppress(DpcliError):
             for charge in resolve(parse(text.encode(), "a.toml")):
                 examine(charge.mechanism, text)

@@ -13,11 +13,11 @@ from dpcli.analysis.account import attained, sound_profiles
 from dpcli.base import registry
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
-from dpcli.exam.drawn_files import text_of
 from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, Situation, datasets, hockey_stick, pair
 from dpcli.exam.enumeration.references import REFERENCES, Reference
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Poisson
 
@@ -169,4 +169,4 @@ def _file_text(reference: Reference, scheme: str, situation: Situation, size: in
     if situation.draws.keys is not None:
         entry["sampling"] = {"scheme": scheme, **situation.draws.keys}
     members = [{"name": name, **keys} for name, keys in reference.members.items()]
-    return text_of({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})
+    return toml_text({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})

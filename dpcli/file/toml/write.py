@@ -11,7 +11,7 @@ import copy
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -74,6 +74,10 @@ def _string(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def _list(values: Iterable[Any]) -> str:
+    return "[" + ", ".join(map(value_text, values)) + "]"
+
+
 _TEXTS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
     int: str,
@@ -82,7 +86,8 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     datetime.date: datetime.date.isoformat,
     datetime.datetime: datetime.datetime.isoformat,
     datetime.time: datetime.time.isoformat,
-    list: lambda value: "[" + ", ".join(map(value_text, value)) + "]",
+    list: _list,
+    tuple: _list,
     dict: lambda value: "{ " + ", ".join(_pairs(value)) + " }" if value else "{}",
 }
 
