@@ -1,7 +1,8 @@
 """Tests of output formats by random documents, in whose words an omission can be recognised.
 
-`rendering_faults` looks for every word that a format must show. Each of `OMISSIONS` leaves out or changes one item before a document is
-rendered, and `rendering_faults` must detect this.
+A format declares which parts of a document it shows (`shows`). `rendering_faults` looks in the text for the words that these parts must
+show. Words are marked (zq0001qz), unique, and next to characters that some format must escape. Each of OMISSIONS leaves out or changes one
+item before a document is rendered, and `rendering_faults` must detect this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Questions to accountants whose answers are known from an enumeration, and the replies of an accountant."""
+"""Questions to accountants whose answers are known from an enumeration, and the replies of an accountant.
+
+The enumeration (dpcli/exam/enumeration) knows the delta of the worst release of some steps at a few epsilons. An upper bound below it is
+false. A lower bound above it is false too, but only if no data are worse than those enumerated (`is_worst_case`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The test that lower bound <= enumerated delta <= upper bound, for one reference in one situation."""
+"""The test that lower bound <= enumerated delta <= upper bound, for one reference in one situation.
+
+A *reference* is an entry of a file with the releases that it allows (references.py). A *situation* is an adjacency, a way of sampling, and
+the numbers of records of a unit and of units in a group. The enumerated delta is that of the worst release, so an upper bound below it is
+false. A lower bound above it is false unless the cells hide the difference: a reference states how much of delta they may hide (`loss`).
+"""
 
 from __future__ import annotations
 
