@@ -1,4 +1,7 @@
-"""The selection of lint rules by the flags --select and --ignore."""
+"""The selection of lint rules by the flags --select and --ignore, which take codes (DP304) or their beginnings (DP3).
+
+The flags decide what is reported, and not what is true: errors that no gate may waive are reported all the same (`RuleScope`).
+"""
 
 from __future__ import annotations
 

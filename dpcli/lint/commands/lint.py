@@ -1,4 +1,8 @@
-"""The command `dpcli lint`, which reports findings in files and, with --fix, makes unambiguous repairs."""
+"""The command `dpcli lint`, which reports findings in files and, with --fix, makes unambiguous repairs.
+
+run.py finds them, and mend.py decides what may be repaired. This file writes a repaired file back in one atomic step, and only if nothing
+but its text would change: no link, owner, permission or second name is lost (`_refusal`).
+"""
 
 from __future__ import annotations
 
