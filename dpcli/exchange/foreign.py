@@ -1,7 +1,9 @@
 """Common code of imports and exports.
 
-An import reads tables of other libraries with a check of every field, and writes the text of a new pipeline file. An export rounds exact
-numbers in the direction that never claims more privacy.
+An import reads a *record* of another library, as a `ForeignTable` with a check of every field, adds what the user states by flags
+(`Asserted`), and writes the text of a new pipeline file (`file_of`). A file of dpcli export also *carries* the tables of its pipeline,
+which import takes over if they match the rest (`carried_tables`). An export rounds exact numbers in the direction that never claims more
+privacy.
 """
 
 from __future__ import annotations
@@ -219,7 +221,7 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
     return {**known, **asserted.table}
 
 
-def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
+def dp_entry(epsilon: float, delta: float) -> dict[str, Any]:
     """Return the keys of an entry that is (epsilon, delta)-DP for the unit. Its type is pure-dp if delta is 0."""
     if delta == 0.0:
         return {"type": "pure-dp", "epsilon": epsilon, "stated_for": "unit"}

@@ -1,4 +1,8 @@
-"""Import from jax-privacy 2.0: conversion of a DPKerasConfig to a pipeline file."""
+"""Import from jax-privacy 2.0: conversion of a DPKerasConfig to a pipeline file.
+
+The record is the JSON of the config's fields. Its epsilon is a target, and becomes the budget; its noise must have been calibrated already.
+With gradient accumulation, every accumulated batch is a step of the file with its part of the noise, rounded down.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,7 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
     """Return the text of the pipeline file for a DPKerasConfig, given as the JSON of dataclasses.asdict(config).
 
     jax-privacy adds noise to every batch of batch_size. Its noise multiplier is that of the config over the root of
-    gradient_accumulation_steps. Every batch is therefore a step of the file. The budget is that of the config. A config with a seed is
-    refused, because everybody who knows the seed knows the noise.
+    gradient_accumulation_steps. A config with a seed is refused, because everybody who knows the seed knows the noise.
 
     Args:
         data: The JSON.

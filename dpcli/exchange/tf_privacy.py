@@ -1,4 +1,8 @@
-"""Import from tensorflow-privacy 0.9: conversion of the flags of compute_dp_sgd_privacy to a pipeline file."""
+"""Import from tensorflow-privacy 0.9: conversion of the flags of compute_dp_sgd_privacy to a pipeline file.
+
+The program keeps no record of a run, so its command line or flagfile is the record. What it assumes by default, such as delta = 1e-6 and
+microbatches of several records, which halve the noise, the new file states with a comment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
 FLAG = re.compile(r"--?([A-Za-z]\w*)(?:=(.*))?", re.DOTALL)
 TRUTH_VALUES = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
-
+# For each flag, the function that reads its text.
 REQUIRED_FLAGS: dict[str, Callable[[str], Any]] = {"N": int, "batch_size": int, "noise_multiplier": float, "epochs": float}
 OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "delta": float,

@@ -1,4 +1,9 @@
-"""Export to dp-accounting: conversion of a pipeline to a tree of DpEvents."""
+"""Export to dp-accounting: conversion of a pipeline to a tree of DpEvents, the inverse of reader.py.
+
+Steps become self-composed events, sampling becomes an event around the mechanism, and entries that share a sample are composed inside it.
+Every key of an entry must be expressed by its event, or else the export is refused (`_event_of`). The adjacency is no part of an event:
+dp_event.py writes it next to the event, as the accountant of dp-accounting takes it (RELATIONS).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Search for the state of an Opacus accountant in a checkpoint.
 
-`read_checkpoint` returns the values of a file, and `state_in` searches them for the state. A checkpoint is a file of torch.save (a zip, or
-the older format before torch 1.6), a pickle, or JSON.
+The *state* has the *history* of a run, which is a list of phases (noise multiplier, sampling rate, steps). `read_checkpoint` returns the
+values of a file, and `state_in` searches them for the state, wherever it is. A checkpoint is a file of torch.save (a zip, or the older
+format before torch 1.6), a pickle, or JSON; no code in it is run (inert_pickle.py), and torch is not imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A reader of pickles that imports nothing and calls nothing, so that an untrusted pickle cannot run code.
 
-`read_pickle` executes the instructions of a pickle on a stack of plain values, as Python's unpickler does. Each import becomes a `Global`
-and each call an `Inert`, which keep the names only.
+A pickle is a program: it pushes values on a stack, and may import and call any function. `read_pickle` executes its instructions as
+Python's unpickler does, but each import becomes a `Global` and each call an `Inert`, which only keep the names and arguments. A name that
+is not KNOWN from checkpoints of tensors refuses the file. Sizes and keys are limited, so that a pickle cannot take unlimited time.
 """
 
 from __future__ import annotations
