@@ -44,8 +44,7 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
         data: Content of the file if it differs from `text`.
         then: End of the line that is printed.
 
-    Raises:
-        InputError: The file exists, cannot be written, or is protected; or SQLite might create a file of this name next to a ledger.
+    Raises InputError if the file exists, cannot be written or is protected, or SQLite might create a file of this name next to a ledger.
     """
     if path is None:
         show(text)

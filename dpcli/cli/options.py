@@ -282,7 +282,6 @@ def require_one_unit(write: str | None, group_size: int) -> None:
 
 
 def _invocation() -> Invocation:
-    """Return the invocation of the running command."""
     context = click.get_current_context()
     files = context.params.get("files")
     first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""

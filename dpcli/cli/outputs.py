@@ -184,7 +184,6 @@ def _tables(given: str) -> Mapping[str, Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in nested tables and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):

@@ -136,11 +136,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
     """Return the facts of all checks.
 
-    Args:
-        ledger: Existing or planned ledger whose folder is examined; None to examine the current directory.
-
-    Raises:
-        InputError: The folder of the ledger does not exist.
+    `ledger` is an existing or planned ledger whose folder is examined; None for the current directory. Raises InputError if the folder does
+    not exist.
     """
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 

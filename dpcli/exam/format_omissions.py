@@ -150,7 +150,6 @@ def must_show(document: Document, part: str) -> set[str]:
 
 
 def _divided_by_ten(value: Any) -> Any:
-    """Return the value with every number divided by ten."""
     if isinstance(value, Mapping):
         return {key: _divided_by_ten(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -167,13 +166,7 @@ def _without_exact_numbers(document: Document) -> Document:
 
 
 def _without_last_cells(table: Table) -> Table:
-    """Return the table with an empty last cell in each row."""
     return replace(table, rows=tuple((*row[:-1], "") for row in table.rows))
-
-
-def _shorter(items: Any) -> Any:
-    """Return a list or tuple without its last item."""
-    return items[:-1]
 
 
 def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
@@ -181,15 +174,10 @@ def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
     return tuple(replace(item, **changes) for item in items)
 
 
-def _with(items: tuple[Any, ...], k: int, item: Any) -> tuple[Any, ...]:
-    """Return the items with the item at position k replaced."""
-    return (*items[:k], item, *items[k + 1 :])
-
-
 # Functions that leave out or change one item of a document, by a description of the item.
 OMISSIONS: dict[str, Callable[[Document], Document]] = {
     "a failed check": lambda d: replace(d, checks=d.checks[1:]),
-    "the last check": lambda d: replace(d, checks=_shorter(d.checks)),
+    "the last check": lambda d: replace(d, checks=d.checks[:-1]),
     "the message of a check": lambda d: replace(d, checks=_each(d.checks, message="")),
     "the failure of checks": lambda d: replace(d, checks=_each(d.checks, passed=True, error=False)),
     "the error of a check": lambda d: replace(
@@ -197,20 +185,20 @@ OMISSIONS: dict[str, Callable[[Document], Document]] = {
     ),
     "the level of the first finding": lambda d: replace(d, findings=(*_each(d.findings[:1], level="note"), *d.findings[1:])),
     "the first finding": lambda d: replace(d, findings=d.findings[1:]),
-    "the last finding": lambda d: replace(d, findings=_shorter(d.findings)),
+    "the last finding": lambda d: replace(d, findings=d.findings[:-1]),
     "the message of a finding": lambda d: replace(d, findings=_each(d.findings, message="")),
     "the level of findings": lambda d: replace(d, findings=_each(d.findings, level="note")),
-    "a table": lambda d: replace(d, tables=_shorter(d.tables)),
-    "a row": lambda d: replace(d, tables=tuple(replace(t, rows=_shorter(t.rows)) for t in d.tables)),
+    "a table": lambda d: replace(d, tables=d.tables[:-1]),
+    "a row": lambda d: replace(d, tables=tuple(replace(t, rows=t.rows[:-1]) for t in d.tables)),
     "a cell": lambda d: replace(d, tables=tuple(map(_without_last_cells, d.tables))),
     "footnotes": lambda d: replace(d, tables=_each(d.tables, footnotes=())),
-    "a note": lambda d: replace(d, notes=_shorter(d.notes)),
-    "a record": lambda d: replace(d, records=_shorter(d.records) or [{}]),
+    "a note": lambda d: replace(d, notes=d.notes[:-1]),
+    "a record": lambda d: replace(d, records=d.records[:-1] or [{}]),
     "a key": lambda d: replace(d, data=dict(list(d.data.items())[:-1])),
-    "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
-    "a part": lambda d: replace(d, parts=_shorter(d.parts)),
+    "a passage": lambda d: replace(d, passages=d.passages[:-1]),
+    "a part": lambda d: replace(d, parts=d.parts[:-1]),
     "the points of passages": lambda d: replace(d, passages=_each(d.passages, points=())),
-    "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
+    "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=d.sheet.rows[:-1])),
     "the exact numbers": _without_exact_numbers,
     "the headline": lambda d: replace(d, headline=""),
     "the title": lambda d: replace(d, title="-"),
@@ -236,9 +224,10 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
         if part in EXACT and missing_numbers:
             yield f"{part}: {sorted(missing_numbers)}"
     for part, milder in MILDER.items():
-        for k, item in enumerate(getattr(document, part) if part in shows(name) else ()):
+        items: tuple[Any, ...] = getattr(document, part) if part in shows(name) else ()
+        for k, item in enumerate(items):
             mild = milder(item)
-            changes: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
+            changes: dict[str, Any] = {part: (*items[:k], mild, *items[k + 1 :])}
             if mild != item and render(replace(document, **changes)) == text:
                 yield f"{part}: {item} is shown as {mild}"
     if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:

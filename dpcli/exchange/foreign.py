@@ -90,7 +90,6 @@ def file_of(
 
 
 def _require_room(size: int, place: str) -> None:
-    """Raise InputError if a pipeline file of `size` bytes would be too large."""
     if size > MAX_BYTES:
         raise InputError(
             f"{place}: {-(-size // 1024):,} KiB do not fit into a pipeline file of {MAX_BYTES // 1024:,} KiB: "
@@ -240,12 +239,10 @@ def carried_tables(
 
     Args:
         carried: Tables in the file.
-        asserted: Keys of [privacy] that the user states.
         exported: Function that returns the content that dpcli export writes for a pipeline.
         content: Content of the file.
 
-    Raises:
-        InputError: The tables are not the expected ones, they do not match the content, or they contradict `asserted`.
+    Raises InputError if the tables are not the expected ones, do not match the content, or contradict `asserted`.
     """
     plain = json_copy(carried, PART)
     ForeignTable(PART, plain).require_fields(TABLES)
@@ -270,13 +267,10 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
 
 
 def json_copy(value: Any, name: str) -> Any:
-    """Return a copy of the value as JSON values, with tuples as lists.
+    """Return a copy of the value as JSON values, with tuples as lists. A part that occurs in several places is copied for each of them.
 
-    A part that occurs in several places is copied for each of them.
-
-    Raises:
-        InputError: A part is no JSON value. Or the value is deeper than MAX_DEPTH, such as a table that contains itself. Or it has more
-            than MOST_VALUES values.
+    Raises InputError if a part is no JSON value, or the value is deeper than MAX_DEPTH (it may contain itself) or has over MOST_VALUES
+    values.
     """
     remaining = MOST_VALUES
 

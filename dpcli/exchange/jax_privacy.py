@@ -101,7 +101,6 @@ def _require_bounds(config: ForeignTable) -> None:
 
 
 def _require_sampling(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
-    """Raise InputError if the config contradicts --sampling."""
     field = "poisson_sampling_in_fit"
     if field not in config.fields:
         return

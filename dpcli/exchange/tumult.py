@@ -92,7 +92,6 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 
 
 def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
-    """Return the keys of the entry that states a budget."""
     if name == "RhoZCDPBudget":
         return zcdp_entry(budget.number("rho"))
     return dp_entry(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)
@@ -138,14 +137,9 @@ def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignT
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:
-    """Return the JSON of a Session with the guarantee that a pipeline states for its unit. The unit changes the rows of one table.
+    """Return the JSON of a Session with the guarantee that a pipeline states for its unit, which may change the rows of the named table.
 
-    Args:
-        pipeline: The pipeline.
-        table: Name of the table.
-
-    Raises:
-        InputError: A Session cannot express the pipeline. The message has the reason.
+    Raises InputError, with the reason, if a Session cannot express the pipeline.
     """
     for problem in _session_problems(pipeline):
         raise InputError(f"a Session of Tumult Analytics has one budget, for rows that are added or removed: {problem}")

@@ -105,7 +105,6 @@ def _row(epsilon: float) -> tuple[str, ...]:
 
 
 def _two_digits_up(delta: float) -> str:
-    """Return delta with two digits, rounded up."""
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 

@@ -114,7 +114,6 @@ def with_command(words: str) -> tuple[str, ...]:
 
 
 def _items(text: str) -> dict[str, str]:
-    """Return the explanation of each term in a list of Markdown, on one line."""
     return {term: " ".join(explanation.split()) for term, explanation in GLOSSARY_ITEM.findall(text)}
 
 

@@ -80,9 +80,7 @@ def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | UnreadableBase | None]:
     """Return the base of each file by its path, which is the version at the git revision `ref`; None for a new file.
 
-    Raises:
-        InputError: `ref` is not a revision, a path is standard input, an earlier version is a Git LFS pointer, or its account cannot be
-            computed.
+    Raises InputError if `ref` is not a revision, a path is standard input, an earlier version is a Git LFS pointer, or has no account.
     """
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
@@ -127,11 +125,8 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
     """Return the base of each file by its path, from the JSON of an earlier `dpcli gate -f json`; None for a file without an entry.
 
     Two paths name the same file if their real paths are equal. A relative path in the JSON may be relative to the working directory or to
-    the root of the repository around it.
-
-    Raises:
-        InputError: The JSON does not exist, cannot be read or has another form. Or one of `paths` has an entry without an account, or two
-            different entries.
+    the root of the repository around it. Raises InputError if the JSON cannot be read or has another form, or if one of `paths` has an
+    entry without an account or two different entries.
     """
     if not os.path.isfile(baseline):
         raise InputError(f"--baseline {baseline}: no such file")

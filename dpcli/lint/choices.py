@@ -86,12 +86,10 @@ def _batch_norm_layers(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _means_batch_norm(word: str) -> bool:
-    """Return whether a normalised word names batch normalisation."""
     return word == "batch" or "batchnorm" in word.replace("_", "")
 
 
 def _follows_loss(value: Any) -> bool:
-    """Return whether a schedule lowers the learning rate when the loss stops falling."""
     return any("plateau" in word for word in words_in(value))
 
 

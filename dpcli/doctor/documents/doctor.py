@@ -52,7 +52,6 @@ def _headline(facts: tuple[Fact, ...], warning_count: int) -> str:
 
 
 def _line(fact: Fact) -> str:
-    """Return a fact with its verdict and advice in one line."""
     return f"{fact.verdict:<6}  {fact.name}: {fact.value}" + (f" ({fact.advice})" if fact.advice else "")
 
 

@@ -69,7 +69,6 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
-    """Return the text of the pipeline file with these tables."""
     return file_of(tables, ("From a DpEvent of dp-accounting.",), comments, place)
 
 

@@ -98,8 +98,7 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
             of all fields in their order.
         depth: Depth of the event in an outer one.
 
-    Raises:
-        InputError: `event` is no DpEvent, a field is missing, or the class has no such field.
+    Raises InputError if `event` is no DpEvent, a field is missing, or the class has no such field.
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")

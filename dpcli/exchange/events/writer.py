@@ -32,8 +32,7 @@ SHARED = ("name", "type", "steps", "epochs", "sampling", "sample", "description"
 def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
     """Return the event for all mechanisms of a pipeline, to be composed under the relation of its adjacency (RELATIONS).
 
-    Raises:
-        InputError: No event can express the pipeline, or dpcli itself cannot account for it.
+    Raises InputError if no event can express the pipeline, or dpcli itself cannot account for it.
     """
     if (pipeline.privacy.max_contributions or 1) > 1:
         raise InputError("an event describes the change of one record: expected max_contributions = 1, or no such key")
@@ -165,7 +164,6 @@ class EventWriter:
 
 
 def _refusal(name: str, error: InputError) -> InputError:
-    """Return the error for a mechanism that has no event."""
     return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
 
 

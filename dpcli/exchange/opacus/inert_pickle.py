@@ -70,11 +70,8 @@ def read_pickle(stream: IO[bytes]) -> Any:
     """Return the value of the next pickle in the stream. The stream then is at the end of that pickle.
 
     Each call becomes an Inert, except that a dict, an OrderedDict or a defaultdict becomes a dict. A set becomes a list if the pickle has
-    an instruction for it (protocol 4), and an Inert otherwise.
-
-    Raises:
-        InputError: The data are no pickle or a damaged one, have more than MOST_INSTRUCTIONS instructions, or have a name or an instruction
-            that does not occur in checkpoints of tensors.
+    an instruction for it (protocol 4), and an Inert otherwise. Raises InputError if the data are no pickle or a damaged one, have more than
+    MOST_INSTRUCTIONS instructions, or have a name or an instruction that does not occur in checkpoints of tensors.
     """
     machine = _Machine()
     try:

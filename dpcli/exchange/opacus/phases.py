@@ -41,13 +41,9 @@ COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
     """Return the state of an Opacus accountant with the mechanisms of this pipeline, except those that read no private data.
 
-    Args:
-        pipeline: Pipeline whose mechanisms become one phase each.
-        mechanism: Name of the accountant: prv, rdp or gdp.
-
-    Raises:
-        InputError: Opacus cannot express the pipeline, or no mechanism reads private data. Opacus has only Gaussian noise on Poisson
-            samples or on all records, relative to the contribution of one record, under add-remove and without adaptive composition.
+    `mechanism` is the name of the accountant: prv, rdp or gdp. Raises InputError if no mechanism reads private data, or Opacus cannot
+    express the pipeline: it has only Gaussian noise on Poisson samples or on all records, relative to the contribution of one record, under
+    add-remove and without adaptive composition.
     """
     if pipeline.privacy.adjacency.value != OPACUS_ADJACENCY:
         raise InputError(

@@ -96,7 +96,6 @@ def command(
 
 
 def _explain_name(name: str) -> int:
-    """Print the explanation of a name, and its picture if there is one."""
     from dpcli.explain.lookup import picture
 
     show(_explanation(name) + "\n")
@@ -110,7 +109,6 @@ def _explain_name(name: str) -> int:
 
 
 def _explain_file(path: str, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]) -> int:
-    """Print what the guarantee of a pipeline means."""
     from dpcli.analysis.meaning import PRIORS, meaning
     from dpcli.disclosure.documents.meaning import document
     from dpcli.lint.run import checked_load

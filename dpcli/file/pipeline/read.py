@@ -179,7 +179,6 @@ def _written_tables(text: str) -> Mapping[str, Any]:
 
 
 def _expanded(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the tables with lists and defaults expanded."""
     if not _has_abbreviations(tables):
         return tables
     from dpcli.file.pipeline.series import plain_entries
@@ -266,16 +265,11 @@ def _title(path: str) -> str:
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
+    """Return the paths with each folder replaced by the *.toml files in it whose tables are `wanted`, in order and without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged
-    pipeline. A folder without such files stays in the list, so that reading it reports an error.
-
-    Args:
-        wanted: Function that returns whether a file with these tables is wanted.
-
-    Raises:
-        InputError: A folder cannot be listed.
+    pipeline. A folder without such files stays in the list, so that reading it reports an error. Raises InputError if a folder cannot be
+    listed.
     """
     by_place: dict[str, str] = {}
     for path in paths:

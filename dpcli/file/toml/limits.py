@@ -54,8 +54,7 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 def read_again(path: str) -> bytes:
     """Return the bytes of a file or, for "-", the bytes that were read from standard input before.
 
-    Raises:
-        InputError: As `read_bytes`, or nothing was read from standard input before.
+    Raises InputError as `read_bytes`, or if nothing was read from standard input before.
     """
     if path == "-" and (sys.stdin is None or sys.stdin not in _stdin_content):
         raise InputError("<stdin>: standard input was not read before")
