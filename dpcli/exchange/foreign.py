@@ -4,6 +4,11 @@ An import reads a *record* of another library, as a `ForeignTable` with a check 
 (`Asserted`), and writes the text of a new pipeline file (`file_of`). A file of dpcli export also *carries* the tables of its pipeline,
 which import takes over if they match the rest (`carried_tables`). An export rounds exact numbers in the direction that never claims more
 privacy.
+
+The importer of each format is a function such as `file_of_session(data, asserted, ignored, place)`. `data` are the bytes of the record,
+`asserted` the keys of [privacy] that the user states, `sampling` the scheme by which batches were drawn, `ignored` the fields that --ignore
+names, since they do not concern privacy, and `place` the name of the record in messages. It raises InputError for a record that a pipeline
+file cannot state, and InvalidFile if the reader of pipeline files refuses the values.
 """
 
 from __future__ import annotations
@@ -63,18 +68,14 @@ def file_of(
     place: str,
     laid_out: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
-    """Return the text of a pipeline file. The text was checked by the reader of pipeline files.
+    """Return the text of a pipeline file, which the reader of pipeline files has accepted.
 
     Args:
-        tables: Content of the file.
         heading: Lines of the comment at the top.
         comments: Comments by key. A comment of `MISSING` replaces a missing key of [privacy].
-        place: Name of the file in messages.
         laid_out: Function that splits a line if it is too long.
 
-    Raises:
-        InputError: The text is larger than a pipeline file may be.
-        InvalidFile: The reader refuses the text.
+    Raises InputError if the text is larger than a pipeline file may be, and InvalidFile if the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COMMENT_COLUMN))

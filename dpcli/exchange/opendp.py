@@ -49,19 +49,10 @@ MEASURES = ("max_divergence", "zero_concentrated_divergence")
 
 
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for an accountant of OpenDP. No code in the data is run.
+    """Return the text of the pipeline file for the output of opendp.prelude.serialize(context.accountant).
 
-    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter.
-
-    Args:
-        data: The output of opendp.prelude.serialize(context.accountant).
-        asserted: Keys of [privacy] that the user states.
-        ignored: Arguments that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The data are another measurement, or have something that a pipeline file cannot state.
-        InvalidFile: The reader of pipeline files refuses the values.
+    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter. foreign.py explains the
+    parameters.
     """
     name, call = _serialised_call(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:

@@ -54,13 +54,8 @@ def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
     """Return an entry of Gaussian noise that has all stages in their order. A value that all stages share is a number, not a list.
 
-    Args:
-        name: Name of the entry.
-        stages: Merged stages. All have noise_multiplier, steps, and the same keys of sampling.
-        scheme: Sampling scheme.
-
-    Raises:
-        InputError: There are no stages, or more than `MAX_ENTRIES`.
+    The stages must be merged; all have noise_multiplier, steps, and the same keys of sampling. Raises InputError if there are no stages, or
+    more than `MAX_ENTRIES`.
     """
     if not 0 < len(stages) <= MAX_ENTRIES:
         raise InputError(f"expected 1 to {MAX_ENTRIES:,} stages after equal consecutive ones were merged, found {len(stages):,}")
@@ -113,20 +108,10 @@ COLUMNS = {
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage.
+    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage. foreign.py explains the parameters.
 
     Every batch must be a Poisson sample. With shuffled batches, a stage may begin within a pass, and a record may then be in two of its
-    batches.
-
-    Args:
-        data: The csv.
-        asserted: Keys of [privacy] that the user states. The adjacency is required.
-        ignored: Columns that do not concern privacy. Other unknown columns are refused, as one might state how often a row counts.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The data are not such a csv, or the user states no adjacency.
-        InvalidFile: The reader of pipeline files refuses the values.
+    batches. Unknown columns that are not ignored are refused, as one might state how often a row counts.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")

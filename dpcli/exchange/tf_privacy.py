@@ -38,21 +38,10 @@ COMMENTS_IF_HALVED = {
 
 
 def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file that corresponds to a command line or a flagfile.
+    """Return the text of the pipeline file for a command line or a flagfile, with or without the name of the program.
 
     The adjacency is add-remove, for which the program reports its numbers, unless the user states another. As in the program,
-    used_microbatching is true by default and halves the noise multiplier.
-
-    Args:
-        data: The flags, with or without the name of the program before them.
-        asserted: Keys of [privacy] that the user states.
-        sampling: Scheme by which batches were drawn.
-        ignored: Flags that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: A flag is missing, unknown or repeated.
-        InvalidFile: The reader of pipeline files refuses the values.
+    used_microbatching is true by default and halves the noise multiplier. foreign.py explains the parameters.
     """
     flags = _flags(data, ignored, place)
     flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)

@@ -56,19 +56,10 @@ CHANGES: dict[str, ChangeClass] = {
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a Session, given as JSON with its privacy budget and protected changes.
+    """Return the text of the pipeline file for a Session, given as JSON with the names of Tumult's classes and fields.
 
-    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up.
-
-    Args:
-        data: The JSON, with the names of Tumult's classes and fields.
-        asserted: Keys of [privacy] that the user states.
-        ignored: Fields that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The Session has something that a pipeline file cannot state.
-        InvalidFile: The reader of pipeline files refuses the values.
+    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up. foreign.py
+    explains the parameters.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
