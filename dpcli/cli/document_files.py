@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
@@ -54,10 +54,17 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def split_output(output: str) -> tuple[str, str]:
-    """Return the format and the path of an output FORMAT=PATH: `"json=a=b.json" -> ("json", "a=b.json")`."""
+class Output(NamedTuple):
+    """A file that -o asks for: its format, and its path."""
+
+    format: str
+    path: str
+
+
+def split_output(output: str) -> Output:
+    """Return an output FORMAT=PATH in its parts: `"json=a=b.json" -> ("json", "a=b.json")`."""
     name, _, path = output.partition("=")
-    return name, path
+    return Output(name, path)
 
 
 def pieces_of(document: Document, name: str, settings: Settings | None) -> Iterable[str]:

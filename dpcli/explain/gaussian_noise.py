@@ -72,7 +72,7 @@ def chart() -> Chart:
         y=Axis("density", 0.0, 1.1 * top),
         lines=(
             Line("under P, from which the output is drawn", under_p),
-            Line("under Q, its neighbour", under_q, Tone.SECOND, True),
+            Line("under Q, its neighbour", under_q, Tone.SECOND, dashed=True),
         ),
         markers=(Marker(f"mean rho = {figures(rho)}", law.mean, top),),
         notes=("delta at epsilon is the area, right of epsilon, between the first curve and e^epsilon times the second",),

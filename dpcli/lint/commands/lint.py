@@ -91,7 +91,7 @@ def command(
         if code and not on_one_terminal():
             complain(first_error(diagnostics))
         return max(code, 2 if refused else 0)
-    return emit(document(places, diagnostics, omitted, bool(refused)), format_, outputs)
+    return emit(document(places, diagnostics, omitted, repair_refused=bool(refused)), format_, outputs)
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:

@@ -67,7 +67,7 @@ def document(
         verdict = "fail"
     notes = {rule: left_out({rule: count}) for rule, count in omitted.items()}
     note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
-    note_checks = [Check(rule, True, note, waived=True) for rule, note in notes.items()]
+    note_checks = [Check(rule, passed=True, message=note, waived=True) for rule, note in notes.items()]
     # A note about left-out findings has the form of a diagnostic.
     note_records = [{**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"} for rule, note in notes.items()]
     return Document(
