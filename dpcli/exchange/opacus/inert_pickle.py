@@ -29,6 +29,13 @@ LONGEST_KEY = 20  # largest number of values in a dict key, including those of n
 MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle, which limits the time of reading it
 # Types whose calls become a dict.
 DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}  # values by the instruction that pushes them
+EMPTY = {
+    "EMPTY_LIST": list,
+    "EMPTY_SET": list,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_DICT": dict,
+}  # makers of an empty value, by instruction
 # Instructions that push their argument, a number or a text.
 PLAIN_INSTRUCTIONS = frozenset(
     {
@@ -121,14 +128,10 @@ class _Machine:
         match name:
             case "PROTO" | "FRAME":
                 pass
-            case "NONE" | "NEWTRUE" | "NEWFALSE":
-                push({"NONE": None, "NEWTRUE": True, "NEWFALSE": False}[name])
-            case "EMPTY_LIST" | "EMPTY_SET":
-                push([])
-            case "EMPTY_TUPLE":
-                push(())
-            case "EMPTY_DICT":
-                push({})
+            case _ if name in CONSTANTS:
+                push(CONSTANTS[name])
+            case _ if name in EMPTY:
+                push(EMPTY[name]())
             case "MARK":
                 push(Mark())
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
