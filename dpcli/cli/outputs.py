@@ -81,13 +81,15 @@ def require_free(path: str) -> None:
 
 def is_of_database(path: str) -> bool:
     """Return whether the path is a readable SQLite database, or the name of a file that SQLite may keep next to one."""
-    for ending in DATABASE_ENDINGS:
-        base = path.removesuffix(ending)
-        if path.endswith(ending) and os.path.isfile(base):
-            with suppress(OSError), open(base, "rb") as file:
-                if file.read(len(DATABASE)) == DATABASE:
-                    return True
-    return False
+    bases = [path.removesuffix(ending) for ending in DATABASE_ENDINGS if path.endswith(ending)]
+    return any(_first_bytes(base) == DATABASE for base in bases if os.path.isfile(base))
+
+
+def _first_bytes(path: str) -> bytes:
+    """Return as many bytes as DATABASE has; none if the file cannot be read."""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(len(DATABASE))
+    return b""
 
 
 def same_file(path: str, other: str) -> bool:

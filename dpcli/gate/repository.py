@@ -132,12 +132,13 @@ def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
         for name in sorted({*map(os.fsdecode, (*tracked, *untracked))}):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
-            if toml_name(name) and real not in known and os.path.isfile(real):
-                known.add(real)
-                data = content_of(real) or b""
-                tables = _tables(data)
-                if is_pipeline(tables) or (not tables and _looks_like_pipeline(data)):
-                    yield OtherFile(os.path.relpath(place), data, tables)
+            if not toml_name(name) or real in known or not os.path.isfile(real):
+                continue
+            known.add(real)
+            data = content_of(real) or b""
+            tables = _tables(data)
+            if is_pipeline(tables) or (not tables and _looks_like_pipeline(data)):
+                yield OtherFile(os.path.relpath(place), data, tables)
 
 
 def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequence[str]) -> Iterator[OtherFile]:

@@ -147,12 +147,9 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
 def meant_in(row: object, names: Iterable[str]) -> str:
     """Return a suggestion for a row that lacks a key: the key of the row that spells one of the names differently; "" if none does."""
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
-    for name in names:
-        if name not in keys:
-            for key in keys:
-                if same_word(key, name):
-                    return f": did you mean {quoted(key)}?"
-    return ""
+    missing = [name for name in names if name not in keys]
+    meant = next((key for name in missing for key in keys if same_word(key, name)), None)
+    return "" if meant is None else f": did you mean {quoted(meant)}?"
 
 
 def same_word(first: str, second: str) -> bool:
