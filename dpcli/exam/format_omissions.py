@@ -50,7 +50,6 @@ class DrawnDocument:
     words: int = field(default=0)
 
     def text(self) -> str:
-        """Draw a new word."""
         self.words += 1
         return f"{self.random.choice(AWKWARD)}zq{self.words:04}qz{self.random.choice(AWKWARD)}"
 
@@ -79,13 +78,11 @@ class DrawnDocument:
         return Check(self.text(), passed, self.text(), waived, error)
 
     def table(self) -> Table:
-        """Draw a table."""
         columns = self.texts()
         rows = tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3)))
         return Table(self.text(), columns, rows, footnotes=self.texts(), folded=self.random.random() < 0.5)
 
     def record(self) -> dict[str, Any]:
-        """Draw a record of a text and a number."""
         return {self.text(): self.text(), self.text(): self.number()}
 
     def sheet(self) -> Sheet:

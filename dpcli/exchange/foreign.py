@@ -174,7 +174,7 @@ class ForeignTable:
         return self.fields.get(field) is not None
 
     def refused(self, reason: str) -> InputError:
-        """Return an error about this table."""
+        """Return an error about this table. The message begins with its name."""
         return InputError(f"{self.name}: {reason}")
 
 

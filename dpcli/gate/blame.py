@@ -47,12 +47,12 @@ def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> 
 
 
 def costliest_changes(changes: Sequence[Priced]) -> str:
-    """Return the costliest changes in words, for example `; steps 5000 -> 20000 in train costs +0.8123 alone`."""
+    """Return the costliest changes in words, for example `; train: steps 5000 -> 20000 costs +0.8123 alone`."""
     return "".join(f"; {edits_in_words(change)} costs +{up(change.increase)} alone" for change in raising_changes(changes))
 
 
 def edits_in_words(change: Priced) -> str:
-    """Return the edits of one change in words."""
+    """Return the edits of one change in words, for example `train: steps 5000 -> 20000`."""
     return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in change.change.edits)
 
 
@@ -84,7 +84,7 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
 
 
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
-    """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`.
+    """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4000, would pass`.
 
     Each value alone meets every target. Up to `MOST` mechanisms are tried: those with the costliest changes, and then those that run most
     often. The result is "" if no value of them meets the targets.

@@ -131,7 +131,7 @@ def with_defaults(caps: Caps, defaults: Caps) -> Caps:
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
-    """Return the smallest stated value of each cap."""
+    """Return the smallest stated value of each cap; None for a cap that none of them states."""
     smallest = {}
     for key in KEYS:
         stated = [getattr(level, key) for level in caps]
@@ -226,7 +226,7 @@ def level_problems(caps: Caps) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class SharedCaps:
-    """Caps on the sum over all files of some datasets."""
+    """Caps on the sum over all files of some datasets: a [[together]] table of the policy, or --max-together."""
 
     datasets: Annotated[
         tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all these datasets are added up")

@@ -116,7 +116,7 @@ class PolicyWaiver(Waiver):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Caps):
-    """The terms for all pipelines."""
+    """The terms for all pipelines, as the policy file states them. `path` is where it was read; "" without a policy."""
 
     horizon: Annotated[Horizon | None, Key("planned repetition of a pipeline; a horizon in the file applies too")] = None
     require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any unit if empty")] = ()

@@ -145,7 +145,7 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
-    """Return two neighbouring datasets that differ in `records` records."""
+    """Return two neighbouring datasets that differ in `records` records, such as ("x", "o") and ("y", "o") under replace-one."""
     unchanged = ("o",) * (draws.others * records if draws.slots else draws.others)
     present = ("x",) * records + unchanged
     if adjacency == "add-remove" and not draws.slots:

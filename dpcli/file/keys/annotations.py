@@ -114,7 +114,7 @@ def keys_of(members: Members) -> Iterator[KeyText]:
 
 
 def describe_keys(members: Members) -> list[str]:
-    """Return one line per key."""
+    """Return one line per key: its name, the values that it takes, its default, and its meaning."""
     return [f"  {key.name} ({key.takes}; {key.default}): {key.doc}" for key in keys_of(members)]
 
 

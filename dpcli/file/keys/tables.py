@@ -245,7 +245,7 @@ def plain_table(value: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain data: tables, lists, texts and numbers."""
+    """Return a value as plain data: tables, lists, texts and numbers. For example, `Adjacency.ADD_REMOVE -> "add-remove"`."""
     if is_dataclass(value):
         return plain_table(value)
     if isinstance(value, Enum):

@@ -46,7 +46,7 @@ def without_passwords(message: str) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a key or a keyword in single quotes."""
+    """Return a key or a keyword in single quotes. Values of a file have double quotes in messages (`shown`)."""
     return f"'{escaped(word)}'"
 
 

@@ -63,7 +63,7 @@ def _key(key: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as TOML, on one line."""
+    """Return a value as TOML, on one line: `{"rate": 0.1} -> "{ rate = 0.1 }"`."""
     return _TEXTS[type(value)](value)
 
 

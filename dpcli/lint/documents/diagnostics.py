@@ -14,7 +14,7 @@ from dpcli.file.toml.findings import Diagnostic
 
 
 def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
-    """Return a diagnostic as JSON values."""
+    """Return a diagnostic as JSON values, which all JSON documents with findings share."""
     return {
         "rule": d.rule,
         "severity": d.severity,
