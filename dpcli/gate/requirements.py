@@ -246,14 +246,13 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
     privacy = pipeline.privacy
     stated = (
         ("unit", privacy.unit, policy.require_unit),
-        ("adjacency", privacy.adjacency, policy.require_adjacency),
+        ("adjacency", privacy.adjacency.value, tuple(adjacency.value for adjacency in policy.require_adjacency)),
         ("dataset", privacy.dataset, policy.require_dataset),
     )
     for key, value, allowed in stated:
         if allowed and value not in allowed:
-            expected = " or ".join(str(getattr(item, "value", item)) for item in allowed)
-            value_text = "none" if value is None else getattr(value, "value", value)
-            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {value_text}", ("privacy", key))
+            text = f"privacy.{key}: the policy expects {' or '.join(allowed)}, found {'none' if value is None else value}"
+            yield Condition("policy", "fail", text, ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"

@@ -127,7 +127,7 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTable:
-    """A table with a key that selects the dataclass of the table.
+    """A table with a key that selects the dataclass of the table, such as `scheme` in { scheme = "poisson", rate = 0.1 }.
 
     Attributes:
         selector: The key that selects the class.
