@@ -1,5 +1,4 @@
-"""Every view of every mechanism that a generated file means, extreme numbers among them: a number that is one, or a refusal; and no view
-contradicts another one."""
+"""Tests of the views of mechanisms in generated files, with extreme numbers: a number or a refusal, and no contradiction between two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A good file: its values, its cost, and what reading it imports."""
+"""Tests of reading a good file: its values, its cost, and the modules that reading it imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries that share a sample: what they cost, against quadrature, enumeration and closed forms; what is refused; who says it."""
+"""Tests of entries that share a sample: their cost against quadrature, enumeration and closed forms; refusals; lint."""
 
 from __future__ import annotations
 
