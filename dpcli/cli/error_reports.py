@@ -1,4 +1,8 @@
-"""Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust."""
+"""Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust.
+
+A *report* is a file that -o FORMAT=PATH asks for. `report_error` writes the error of a command into its reports (`reporting_errors` in
+options.py calls it). `report_unread` does so for errors outside of commands, such as a command line that Click refused (main.py calls it).
+"""
 
 from __future__ import annotations
 
@@ -12,17 +16,20 @@ import click
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.registry import FORMATS
 from dpcli.cli.document_files import render, split_output, write
+from dpcli.cli.options import EVERYTHING, DocumentFormat, Invocation, named_output
 from dpcli.cli.printing import show
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
 
 REPORTED = "reported"  # note that marks an error which was already written into the reports
+# The options of most commands that name reports. A refused command line is read a second time for these alone.
+REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Option(["-f", "--format", "format_"]))
 
 
 def report_error(
     error: BaseException,
-    invocation: tuple[str, str],
+    invocation: Invocation,
     format_: str,
     outputs: Sequence[str],
     outlives_errors: bool,
@@ -34,7 +41,6 @@ def report_error(
     A report that cannot be written is skipped without a message, because the first error is the one to show.
 
     Args:
-        invocation: The command as the user typed it, and its first file.
         outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
         outlives_errors: True: leave reports as they are, except in formats on which CI passes or fails (`judges`). For commands such as
             `log`, whose old output is still valid.
@@ -44,7 +50,7 @@ def report_error(
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
 
-    document = _error_document(error, *invocation)
+    document = _error_document(error, invocation)
     written: set[str] = set()
     for name, path in map(split_output, outputs):
         if name not in FORMATS:  # a picture, which cannot show an error
@@ -60,13 +66,8 @@ def report_error(
         show(render(document, format_, None))
 
 
-def _error_document(error: BaseException, words: str, path: str) -> Document:
-    """Return the document of an error, with the exit code that `dpcli.cli.main` gives it.
-
-    Args:
-        words: The command as the user typed it.
-        path: First file of the command; "" if there is none.
-    """
+def _error_document(error: BaseException, invocation: Invocation) -> Document:
+    """Return the document of an error, with the exit code that `dpcli.cli.main` gives it."""
     from dpcli.document.document import error_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
@@ -81,7 +82,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
     elif isinstance(error, OSError):
         code = 2
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    return error_document(words, path, message or type(error).__name__, code, places)
+    return error_document(*invocation, message or type(error).__name__, code, places)
 
 
 def _error_text(document: Document, name: str) -> str:
@@ -90,3 +91,32 @@ def _error_text(document: Document, name: str) -> str:
         return render(document, name, None)
     except InputError:
         return f"{document.headline}\n"
+
+
+def report_unread(error: BaseException, arguments: Sequence[str]) -> None:
+    """Write the error into each report that a refused command line asks for, in the formats that CI systems evaluate.
+
+    The error is also printed if -f names such a format. A file is not overwritten if another word of the command line may name it. Nothing
+    is done if the error was already written into the reports.
+    """
+    if REPORTED in getattr(error, "__notes__", ()):
+        return
+    reader = click.Command(None, params=[*REPORTS])
+    context = click.Context(reader, resilient_parsing=True, ignore_unknown_options=True)
+    values, others, _ = reader.make_parser(context).parse_args(list(arguments))
+    outputs = [report for output in values.get("outputs") or () if (report := _named(output)) is not None]
+    format_ = str(values.get("format_"))
+    inputs: list[str] = []
+    for word in others:
+        inputs += (word, word.partition("=")[2], word[2:])  # also the paths in --flag=PATH and -fPATH
+    report_error(
+        error, Invocation("dpcli", ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors=True, inputs=inputs
+    )
+
+
+def _named(output: str) -> str | None:
+    """Return an output as FORMAT=PATH; None if neither a format nor the ending of the path names a format of documents."""
+    try:
+        return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))
+    except InputError:
+        return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -38,6 +38,16 @@ PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 ALL = "all"  # value of --accountant that selects every accountant
 NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; shorter work seems immediate
+
+
+class Invocation(NamedTuple):
+    """The names by which an error or a verdict appears in a report: the command, such as "dpcli account", and its first file or its ledger.
+
+    `path` is "" if the command has neither.
+    """
+
+    words: str
+    path: str
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -271,12 +281,11 @@ def require_one_unit(write: str | None, group_size: int) -> None:
         )
 
 
-def _invocation() -> tuple[str, str]:
-    """Return the path of the running command, such as "dpcli account", and its first file or its ledger; "" if it has neither."""
+def _invocation() -> Invocation:
     context = click.get_current_context()
     files = context.params.get("files")
     first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""
-    return context.command_path, str(first)
+    return Invocation(context.command_path, str(first))
 
 
 def adjacency_option(what: str) -> Callable[..., Any]:

@@ -72,9 +72,9 @@ class BindingCap:
     alone: bool
 
     def words(self) -> str:
-        """Return the sources of the caps in words, for example ` (the file's budget; the policy allows 3.0)`.
+        """Return the sources of the caps, to be put behind the cap in a message: ` (the file's budget; the policy allows 3.0)`.
 
-        The result is "" if there is only one cap, or if all caps are equal.
+        The result is "" if there is only one cap, or if all caps are equal: whose cap failed is then no question.
         """
         words = [self.cap.source.whose]
         for looser_cap in self.looser:
@@ -131,7 +131,7 @@ def with_defaults(caps: Caps, defaults: Caps) -> Caps:
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
-    """Return the smallest stated value of each cap."""
+    """Return the smallest stated value of each cap; None for a cap that none of them states."""
     smallest = {}
     for key in KEYS:
         stated = [getattr(level, key) for level in caps]
@@ -186,6 +186,7 @@ class RiseLimits:
         return [f"{key} = {number_words(value)}" for key, value in keys if value is not None]
 
     def _limits(self, base: float) -> Iterator[tuple[float, str]]:
+        """Yield each stated limit in nats, and in words."""
         if self.nats is not None:
             yield self.nats, f"+{number_words(self.nats)}{self.whose}"
         if self.percent is not None:
@@ -225,7 +226,7 @@ def level_problems(caps: Caps) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class SharedCaps:
-    """Caps on the sum over all files of some datasets."""
+    """Caps on the sum over all files of some datasets: a [[together]] table of the policy, or --max-together."""
 
     datasets: Annotated[
         tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all these datasets are added up")

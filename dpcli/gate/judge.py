@@ -113,7 +113,6 @@ def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], te
 
 
 def _removed_pipelines(ref: str, paths: Sequence[str], bases: Bases) -> list[Judged]:
-    """Return the verdicts on pipelines that were removed or moved out of view."""
     from dpcli.gate.coverage import removed_pipelines
 
     earlier_paths = [base.earlier_path for base in bases.values() if isinstance(base, Base)]
@@ -293,7 +292,6 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
-    """Return the path that the file had at the base."""
     return os.path.join(review_of(path)[0], base.earlier_path) if base is not None and base.earlier_path else path
 
 

@@ -1,7 +1,9 @@
-"""The conditions that the gate checks for a file.
+"""The conditions that the gate checks for one file. judge.py collects them, and verdicts.py says what a condition is.
 
-Some concern the current file alone: its caps, its horizon, its lint findings and the policy. Others compare the file with its base: its
-statement, its terms and the rise of its epsilon.
+Some concern the current file alone: its caps, its horizon (a planned number of runs), its lint findings and the policy. Others compare it
+with its base, the earlier version: its *statement* (the keys that say what epsilon means, such as unit and adjacency), its *terms* (all
+keys of [privacy], [budget] and [gate]), and the rise of its epsilon. An epsilon that no accountant can bound is "unknown", which never
+passes.
 """
 
 from __future__ import annotations
@@ -244,14 +246,13 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
     privacy = pipeline.privacy
     stated = (
         ("unit", privacy.unit, policy.require_unit),
-        ("adjacency", privacy.adjacency, policy.require_adjacency),
+        ("adjacency", privacy.adjacency.value, tuple(adjacency.value for adjacency in policy.require_adjacency)),
         ("dataset", privacy.dataset, policy.require_dataset),
     )
     for key, value, allowed in stated:
         if allowed and value not in allowed:
-            expected = " or ".join(str(getattr(item, "value", item)) for item in allowed)
-            value_text = "none" if value is None else getattr(value, "value", value)
-            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {value_text}", ("privacy", key))
+            text = f"privacy.{key}: the policy expects {' or '.join(allowed)}, found {'none' if value is None else value}"
+            yield Condition("policy", "fail", text, ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
@@ -291,7 +292,7 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return the current epsilon at the delta of the base."""
+    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared."""
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 

@@ -101,7 +101,7 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
         real_path = os.path.realpath(file.path)
         if real_path not in real_paths and file.written is not None:
             real_paths.add(real_path)
-            yield SumMember(file.path, file.written, True)
+            yield SumMember(file.path, file.written, judged=True)
 
 
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
@@ -112,7 +112,7 @@ def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[Oth
     skeletons = {skeleton(name) for name in caps.datasets}  # names that look the same have the same skeleton
     members = [member for member in judged if skeleton(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
-        SumMember(file.path, parse(file.data, file.path), False)
+        SumMember(file.path, parse(file.data, file.path), judged=False)
         for file in others
         if skeleton(dataset_of(file.tables)) in skeletons
         or (not file.tables and any(name.encode() in file.data for name in caps.datasets))  # invalid TOML, which `parse` refuses
@@ -354,18 +354,18 @@ class Rise(NamedTuple):
     has_changed: bool
 
 
-UNCHANGED = Rise(0.0, False)
+UNCHANGED = Rise(0.0, has_changed=False)
 
 
 def _rise(file: Judged, datasets: Sequence[str]) -> Rise:
     """Return the rise of a file. It is negative if epsilon fell, and at least 0 for a file that joins one of the datasets."""
     if file.base is None:
-        return Rise(0.0 if file.account is None else file.account.upper, True)
+        return Rise(0.0 if file.account is None else file.account.upper, has_changed=True)
     now = file.epsilon_at_base_delta
     if now is None or now == file.base.epsilon:  # the difference of two infinities would be NaN
         return Rise(0.0, bool(file.changes))
     rise = now - file.base.epsilon
-    return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, True)
+    return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, has_changed=True)
 
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:

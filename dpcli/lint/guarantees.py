@@ -71,7 +71,7 @@ def _data_dependent_epsilons(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the data-independent one"
     )
-    if not any(name == "sanitise" and is_on(value) for _, name, value in settings(pipeline, "pate")):
+    if not any(setting.name == "sanitise" and is_on(setting.value) for setting in settings(pipeline, "pate")):
         yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)

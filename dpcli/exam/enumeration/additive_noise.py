@@ -1,4 +1,9 @@
-"""Releases that add noise to a sum, and releases that randomise each record."""
+"""Releases that add noise to a sum, and releases that randomise each record.
+
+A *release* maps the records of a sample, each a letter such as "x" (drawing_records.py), to the probability of each outcome. Continuous
+noise is divided into cells. The worst sum of a mechanism is not known beforehand, so `sums` yields several: records that do not change may
+push it up, down, or not at all. references.py chooses the functions for each mechanism type.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Releases of a choice: exponential mechanism, permute-and-flip, noisy maximum, above threshold, and selection among random trials."""
+"""Releases of a choice: exponential mechanism, permute-and-flip, noisy maximum, above threshold, and selection among random trials.
+
+Candidates have scores, which the changing records move (`scores`; drawing_records.py explains the letters of records). Where scores have
+noise, the probability of a choice is an integral over the noise of one candidate, computed to about the rounding of doubles by
+`quadrature`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Joint probability laws of the releases of all steps, by enumeration of the samples that a sampling scheme can draw."""
+"""Joint probability laws of the releases of all steps, by enumeration of the samples that a sampling scheme can draw.
+
+A dataset is a tuple of letters, one for each record (`Records`). A *release* maps the records of one sample to the probability of each
+outcome, and a `WayOfSampling` draws the samples of one *pass* over the data. `pair` gives the law of a pass on two neighbouring datasets,
+and `hockey_stick` the delta between these laws. Nothing here uses an amplification theorem: every sample is counted.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +145,7 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
-    """Return two neighbouring datasets that differ in `records` records."""
+    """Return two neighbouring datasets that differ in `records` records, such as ("x", "o") and ("y", "o") under replace-one."""
     unchanged = ("o",) * (draws.others * records if draws.slots else draws.others)
     present = ("x",) * records + unchanged
     if adjacency == "add-remove" and not draws.slots:

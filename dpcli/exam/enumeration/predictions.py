@@ -1,4 +1,8 @@
-"""Releases of private prediction, such as noisy votes of teachers, tokens of an ensemble of models, and tokens from clipped logits."""
+"""Releases of private prediction, such as noisy votes of teachers, tokens of an ensemble of models, and tokens from clipped logits.
+
+As in additive_noise.py, each function yields several releases, since the worst votes, models or logits of the data that do not change are
+not known beforehand. The teacher or the model of a changing unit says one thing if records of the unit are present, and another if not.
+"""
 
 from __future__ import annotations
 

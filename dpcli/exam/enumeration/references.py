@@ -469,7 +469,7 @@ def _drawn_descents(iterations: int, curvature: float, rate: float, sigma: float
     spread = sigma * float(np.linalg.norm(factors))
 
     def released(total: noise.Sum, count: int, records: Records) -> Array:
-        laws = [noise.cells(noise.normal(spread), 0.0, -REACH * spread, REACH * spread, count) * 0.0]
+        laws = []
         for chosen in itertools.product((0, 1), repeat=iterations * len(records)):
             batches = np.reshape(chosen, (iterations, len(records)))
             moves = [total(tuple(itertools.compress(records, batch))) for batch in batches]

@@ -1,4 +1,9 @@
-"""Releases based on stability: propose-test-release, and a histogram that shows only keys whose noisy count exceeds a threshold."""
+"""Releases based on stability: propose-test-release, and a histogram that shows only keys whose noisy count exceeds a threshold.
+
+Propose-test-release answers only if the data are far from data with another answer: a noisy *distance* (number of changes) must exceed a
+level. `distances` finds it by a search over all small data. Both mechanisms may fail with probability delta: the test passes although it
+should not, or a key is shown although only one unit has it.
+"""
 
 from __future__ import annotations
 

@@ -116,8 +116,7 @@ class Stated:
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
     """Return the pipeline of `Stated.tables`, read from the text of its file, which is written from the tables if it is None.
 
-    Raises:
-        InputError: The reader refuses a value. The message names the flag in place of the key.
+    Raises InputError if the reader refuses a value. The message names the flag in place of the key.
     """
     text = toml_text(tables) if text is None else text
     try:

@@ -136,7 +136,7 @@ def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def entries_by_sample(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
-    """Return the entries that read each named sample, in their order."""
+    """Return the entries that read each named sample, in their order. Entries without `sample`, or with "own", are left out."""
     result: dict[str | None, list[Entry]] = {}
     for entry in entries:
         if entry.sample not in (None, OWN):

@@ -1,4 +1,4 @@
-"""`dpcli explain` knows what dpcli prints: headings, names, verdicts, exit codes; and the words of lectures, however they are spelled."""
+"""Tests that `dpcli explain` knows the words that dpcli prints, and the words of lectures in any spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on a rise; the tighter of the caps of file, policy and flags; and a base without an epsilon."""
+"""Tests of limits on a rise of epsilon, of the tightest cap of file, policy and flags, and of a base without an epsilon."""
 
 from __future__ import annotations
 
