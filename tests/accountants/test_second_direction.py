@@ -1,4 +1,8 @@
-"""The second direction of the neighbouring relation, after the first: what is proved with its contour agrees with a search of its own."""
+"""The two directions of the neighbouring relation in the exact accountant.
+
+After the first one is bounded, the second is often shown to be no larger from the first one's contour (`other_direction`), without a search
+of its own; here both ways are compared.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ ENOUGH = 3  # cases of each outcome
 
 
 def drawn_sides(source: random.Random) -> tuple[tuple[tuple[object, int], ...], ...]:
-    """The losses of both directions of one to three sampled mechanisms."""
+    """Return the losses of both directions of one to three random sampled mechanisms."""
     parts = [
         Part(source.choice(KINDS), between(source, 1e-4, 0.5), between(source, 0.7, 20.0), round(between(source, 2.0, 3000.0)))
         for _ in range(source.randint(1, 3))

@@ -1,4 +1,6 @@
-"""Pairs from upper bounds on a hockey-stick curve: they dominate, whatever the bounds look like, and are laws."""
+"""Pairs (P, Q) made from upper bounds on a hockey-stick curve (`symmetric_pair` of numerics/grid/hockey_stick.py): whatever the bounds look
+like, P and Q have mass 1, and the pair's own curve lies above the true one and, but for rounding, below the bounds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from dpcli.numerics.tails import log_deltas, single_log_delta
 
 
 def heights(random: Random, x: Array) -> tuple[Array, Array]:
-    """The worse direction of a random pair, as its own curve and as bounds on it: too large by any amount, and cut off at 1."""
+    """Return the curve of a random pair's worse direction, and bounds on it that are too large by some amount and at most 1."""
     p, q = (np.array([random.uniform(0.0, 1.0) ** 4 for _ in range(5)]) + 1e-3 for _ in range(2))
     p, q = p / p.sum(), q / q.sum()
     true = np.array([max(np.maximum(a - math.exp(e) * b, 0.0).sum() for a, b in ((p, q), (q, p))) for e in x])
@@ -44,7 +46,7 @@ def test_the_pair_lies_between_what_it_bounds_and_the_bounds(points: int) -> Non
 
 @pytest.mark.parametrize("infinite", [0.0, 1e-9, 0.3])
 def test_losses_of_every_size_are_bounded_or_refused(infinite: float) -> None:
-    """Randomised response, and bounds that any factor is too large: losses that differ by less than 1 differs from its next number too."""
+    """Bounds on randomised response that are too large by a factor, down to epsilons below the distance of 1 to its next number."""
     random, made = Random(f"{SEED}/{infinite}"), 0
     for _ in range(60):
         epsilon, points = 10.0 ** random.uniform(-18.0, 0.5), random.choice([3, 200, 2048])

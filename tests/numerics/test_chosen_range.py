@@ -1,4 +1,6 @@
-"""The worst curve of choices made one after the other: against trees of choices that are enumerated, and against the recursion itself."""
+"""The worst curve of choices of bounded range, each made from the answers before it (`choice_curve` of numerics/grid/hockey_stick.py):
+against enumerated trees of choices, closed forms for one and two choices, and the recursion itself.
+"""
 
 from __future__ import annotations
 

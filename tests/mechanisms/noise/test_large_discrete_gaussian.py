@@ -1,4 +1,6 @@
-"""Discrete Gaussian noise with too many outcomes for sums: the Gaussians above and below it, against sums over all outcomes."""
+"""Discrete Gaussian noise with too many outcomes for sums (`NearlyGaussian`): it is bounded by one Gaussian from above and by another from
+below, and a sum over all outcomes in extended precision must lie between.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ALONE = Neighbours(Adjacency.ADD_REMOVE)
 
 
 def delta_of(sigma: float, move: int, epsilon: float, rate: float = 1.0, removed: bool = True) -> float:
-    """The sum of (P - e^eps Q)+ over all outcomes that matter, in extended precision, with or without a sample."""
+    """Return the sum of (P - e^eps Q)+ over all outcomes that matter, in extended precision, with or without a sample."""
     x = np.arange(-math.ceil(12.0 * sigma), math.ceil(12.0 * sigma) + move + 1, dtype=np.longdouble)
     present, absent = (np.exp(-((x - c) ** 2) / np.longdouble(2.0) / np.longdouble(sigma) ** 2) for c in (move, 0))
     present, absent = present / present.sum(), absent / absent.sum()
@@ -31,7 +33,7 @@ def delta_of(sigma: float, move: int, epsilon: float, rate: float = 1.0, removed
 
 
 def check(mechanism: Mechanism, epsilon: float, truth: float, said: tuple[object, ...]) -> None:
-    """The truth lies between the bounds, which are close."""
+    """Assert that the true delta lies between the bounds, and that these are close. said: the setting for messages, with sigma third."""
     for profile in (ExactProfile, PldProfile):
         bound = profile(((mechanism, 1),)).delta(epsilon)
         close = 1.0 + 1e-9 if profile is ExactProfile else 1.01
