@@ -1,4 +1,6 @@
-"""The grid accountant against closed forms, reference values, brute force, and the contour accountant."""
+"""The grid accountant pld against closed forms, reference values, enumeration, and the exact accountant; and its refinement of grids, which
+must give a sound answer however little time there is.
+"""
 
 from __future__ import annotations
 

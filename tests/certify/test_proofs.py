@@ -1,4 +1,6 @@
-"""Proofs by the checker: against values that others computed, against the accountants, and with plans that lie."""
+"""Proofs by the checker (certify/checker.py): they meet values that others computed and agree with the accountants, and no search plan,
+forged certificate or changed number makes the checker accept what is false.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The last model of noisy descent: formulas of the literature, brute force over the shifts, exact laws, limits and refusals."""
+"""Noisy descent of which only the last model is released: formulas and tables of the papers, brute force over all shifts of the proof,
+exact laws of the last model that stay below the bound, limits, and refusals of false premises.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Discrete Gaussian vectors against sums over all outcomes in two and three dimensions, for every shift that the norms allow."""
+"""Discrete Gaussian noise on vectors of integers: the claimed pairs against sums over all outcomes in two and three dimensions, for every
+shift that the stated norms allow, also if shifts change from release to release.
+"""
 
 from __future__ import annotations
 
