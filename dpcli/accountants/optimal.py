@@ -14,7 +14,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
-from dpcli.numerics.closed.discrete_tails import MAX_COUNT, two_point_epsilon
+from dpcli.numerics.closed.two_point_sums import MAX_COUNT, two_point_epsilon
 
 MAX_EPSILON = 300.0  # largest epsilon of a step; above it, basic composition is as good
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.stated import stated
-from dpcli.numerics.closed.discrete_tails import two_point_epsilon
+from dpcli.numerics.closed.two_point_sums import two_point_epsilon
 from tests import oracles
 from tests.cases import of_each
 

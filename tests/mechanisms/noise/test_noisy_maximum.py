@@ -83,7 +83,7 @@ def test_two_candidates_attain_each_point_of_it(pure: float) -> None:
 def test_a_lead_is_chosen_with_the_probability_of_the_lower_bound(noise: str, error: float) -> None:
     """Two candidates at several leads, by the pair and enumerated; the error is that of the cells of the winner's noise."""
     for pure, lead in ((0.5, -1.0), (0.5, 0.2), (2.0, 3.0)):
-        (loss,) = TwoNoisyScores(pure, lead, noise == "laplace").losses()
+        (loss,) = TwoNoisyScores(pure, lead, laplace=noise == "laplace").losses()
         before = np.array([2.0 * lead / pure, 0.0])
         for log_chances, scores in (
             (np.add(loss.log_reference, loss.log_ratio), before),
