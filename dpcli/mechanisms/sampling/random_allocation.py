@@ -209,11 +209,11 @@ class FiniteOutcomes:
 
 
 @shared(32)
-def average(step: HasTails, bins: int) -> Spread | None:
+def average(step: tuple[HasTails], bins: int) -> Spread | None:
     """Return the sum of at most `bins` copies of Y, rounded up in the convex order; None if Y varies too little or too much.
 
     The average of t copies is the mean of the averages that leave one copy out. By convexity it decreases in the convex order as t grows.
-    Rounding t down therefore errs on the private side. step: the loss log Y of one step.
+    Rounding t down therefore errs on the private side.
     """
     dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
     copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
@@ -221,13 +221,13 @@ def average(step: HasTails, bins: int) -> Spread | None:
 
 
 @shared(32)
-def _spread_of_one(step: HasTails) -> Spread | None:
+def _spread_of_one(step: tuple[HasTails]) -> Spread | None:
     """Return the distribution of Y; None as in `average`."""
-    return spread_of(step.tails)
+    return spread_of(step[0].tails)
 
 
 @shared(256)
-def _doubled(step: HasTails, k: int) -> Spread:
+def _doubled(step: tuple[HasTails], k: int) -> Spread:
     """Return the distribution of the sum of 2^k copies of Y."""
     if k == 0:
         spread = _spread_of_one(step)
@@ -238,7 +238,7 @@ def _doubled(step: HasTails, k: int) -> Spread:
 
 
 @shared(32)
-def outcomes(step: HasTails, bins: int) -> FiniteOutcomes | None:
+def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
     """Return the pair with the ratio R, in the "remove" direction; None as in `average`."""
     total = average(step, bins)
     if total is None:
@@ -251,9 +251,9 @@ def outcomes(step: HasTails, bins: int) -> FiniteOutcomes | None:
 
 
 @shared(32)
-def integer_cgf(step: PrivacyLoss, bins: int) -> Array:
+def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
     """Return K(z) of the "remove" direction at z = 1, ..., MAX_ORDER - 1, exact up to rounding."""
-    log_moments = log_expm1_array(step.cgf(np.arange(1.0, MAX_ORDER)))
+    log_moments = log_expm1_array(step[0].cgf(np.arange(1.0, MAX_ORDER)))
     return np.asarray(np.logaddexp(0.0, average_moments(log_moments, bins)) * (1.0 + 1e-11))
 
 
@@ -297,10 +297,10 @@ class AllocatedRemove(Allocated):
 
     def cgf(self, z: Array) -> Array:
         """Return the CGF: exact at integers, by chords between them as K is convex, and never above that of one step."""
-        return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf(self.inner, self.bins), self.inner.cgf(z))
+        return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf((self.inner,), self.bins), self.inner.cgf(z))
 
     def outcomes(self) -> FiniteOutcomes | None:
-        return outcomes(self.inner, self.bins)
+        return outcomes((self.inner,), self.bins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class AllocatedAdd(Allocated):
         The difference is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r). For any s > r,
         P(R < r) <= E[(s - R)+] / (s - r).
         """
-        pair = outcomes(self.ratio, self.bins)
+        pair = outcomes((self.ratio,), self.bins)
         if pair is None:
             return np.full_like(z, np.inf)
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
@@ -352,7 +352,7 @@ class AllocatedAdd(Allocated):
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 
     def outcomes(self) -> FiniteOutcomes | None:
-        pair = outcomes(self.ratio, self.bins)
+        pair = outcomes((self.ratio,), self.bins)
         return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
 
 
