@@ -1,7 +1,7 @@
 """The Gaussian mechanism in closed form (numerics/closed/normal.py).
 
-The analytic curve: the published table and sixty-digit arithmetic, with bounds on their own sides. The classical noise of textbooks:
-against quadrature, where it is proved (epsilon < 1) and where it fails.
+The analytic curve: the published table and sixty-digit arithmetic, with bounds on their own sides. The classical noise of textbooks: where
+it is proved (epsilon < 1) and where it fails.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import mpmath as mp
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy import integrate, stats
 
 from dpcli.numerics.closed.normal import (
     PROVED_BELOW,
@@ -112,13 +111,7 @@ DELTAS = (0.3, 1e-2, 1e-5, 1e-9)
 
 
 def delta_of(sigma: float, epsilon: float) -> float:
-    """Return delta by its definition: the area by which one density is above e^epsilon times the other."""
-    start = epsilon * sigma * sigma + 0.5  # where they are e^epsilon apart
-
-    def above(x: float) -> float:
-        return float(stats.norm.pdf(x, 1.0, sigma) - math.exp(epsilon) * stats.norm.pdf(x, 0.0, sigma))
-
-    return float(integrate.quad(above, start, start + 12.0 * sigma, epsabs=0.0, epsrel=1e-9, limit=200)[0])
+    return float(oracles.gaussian_delta(1.0 / sigma, epsilon))
 
 
 def test_published_values() -> None:
