@@ -1,4 +1,7 @@
-"""An adaptive file promises its cap, and nothing smaller: what it lists so far may be followed by more, because of what it showed."""
+"""Adaptive files (privacy.adaptive = true): the mechanisms listed so far may be followed by others, chosen from what the outputs showed.
+
+So every command promises the cap in [budget], and nothing smaller.
+"""
 
 from __future__ import annotations
 

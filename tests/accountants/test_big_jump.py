@@ -1,4 +1,8 @@
-"""Few and weak steps: where one big loss decides, against reference values, enumeration by quadrature, other ways, and laws."""
+"""Few or weak steps at a small delta, where one big loss decides (contour/jump.py).
+
+The loss is cut into a small and a big part, each with its own error. References: values of thirty digits, quadrature, cuts at other places,
+and tests of a single outcome, which no bound may undercut.
+"""
 
 from __future__ import annotations
 

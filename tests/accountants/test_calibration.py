@@ -1,4 +1,6 @@
-"""A calibrated value meets its target, the next cheaper one does not, and both are what is printed."""
+"""Calibration (dpcli/analysis/calibrate.py): the value that is found meets its target when it is accounted anew, the next cheaper one does
+not, and both are printed. "Cheaper" is less noise, a higher rate, or more steps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ LOWERED = {"noise", "scale"}
 
 
 def check(found: Calibration, subject: Pipeline, accountants: list[str]) -> None:
-    """By accounting both values anew."""
+    """Assert the promise on both values by accounting them anew."""
     at = account(substitute(subject, found.targets, found.value), accountants, found.delta).upper
     assert at == found.upper <= found.target
     if found.cheaper is not None:

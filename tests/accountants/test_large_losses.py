@@ -1,4 +1,7 @@
-"""A few sampled Gaussian steps at tiny deltas, where many small losses and one large one are about as likely: other quadratures."""
+"""A few sampled Gaussian steps at tiny deltas, where many small losses and one large loss are about as likely (grid/large_losses.py).
+
+The references are quadratures of this file: a lattice in long doubles, and an integral over one of two steps.
+"""
 
 from __future__ import annotations
 

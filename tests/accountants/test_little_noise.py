@@ -1,4 +1,6 @@
-"""The contour accountant where there is hardly any noise: every registered type, against sums over the losses' own tails."""
+"""The exact accountant where there is hardly any noise, so that epsilon is large and losses are nearly discrete: every registered mechanism
+type, with intervals checked against sums over a grid made from the losses' own tails.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 def little(kind: str, source: Random, drawing: Drawing, adjacency: Adjacency) -> Steps | None:
-    """1 to 10 steps of the type with a noise of .01 to .3 of its largest sensitivity; None where that is refused."""
+    """Draw 1 to 10 steps of the type with a noise of .01 to .3 of its largest sensitivity; None where that is refused."""
     drawing.scale, drawing.count = (-2.0, 0.3), 1.0
     keys = drawing.keys(kind, adjacency.value, ["base"])
     if keys is None:
@@ -68,7 +70,7 @@ def delta_drawn(source: Random) -> float:
 
 
 def ends_of_loss(loss: Any) -> tuple[float, float]:
-    """Where its losses lie under P, but for LEFT."""
+    """Return between which losses the mass of P lies, except LEFT."""
     size = np.geomspace(1e-9, 1e9, 4000)
     at: Array = np.concatenate([-size[::-1], [0.0], size])
     found = loss.tails(at)
@@ -77,7 +79,7 @@ def ends_of_loss(loss: Any) -> tuple[float, float]:
 
 
 def summed(losses: Losses, up: bool) -> tuple[Array, Array, float]:
-    """The composed loss rounded to a grid, all steps up or all down, its probabilities under P, and what lies beyond the grid."""
+    """Return the composed loss rounded to a grid, all steps up or all down, its probabilities under P, and the mass beyond the grid."""
     spans = [ends_of_loss(loss) for loss, _ in losses]
     width = max(high - low for low, high in spans) / CELLS + 1e-12
     size = 1 << math.ceil(math.log2(sum(n for _, n in losses) * (CELLS + 4)))
@@ -113,7 +115,7 @@ def disagreements(ways: list[tuple[Losses, ...]], delta: float, low: float, high
 
 
 def wrong(steps: Steps, delta: float) -> Iterator[str]:
-    """What is wrong with epsilon at delta. Raises NotRepresentable where it is refused."""
+    """Yield what is wrong with epsilon at delta. Raises NotRepresentable where it is refused."""
     profile = ExactProfile(steps)
     bound = checked(profile.epsilon(delta))
     low = bound.lower or 0.0
@@ -143,7 +145,7 @@ def mixed(source: Random) -> Steps:
 @pytest.mark.long
 @pytest.mark.parametrize("part", [0, *tiered(range(1, 8), 0, 2)])
 def test_mixtures_with_little_noise(part: int) -> None:
-    """Whose CGF is at most orders a bound by convexity: the same of what is found by way of it."""
+    """The CGF of such a mixture is, at most orders, only bounded by convexity. Intervals that are found from the bound hold too."""
     answered = 0
     for k in range(40):
         name = f"{SEED}/{part}/{k}"

@@ -1,4 +1,6 @@
-"""Every noise on a sample, and atoms of any kind, certified by the contour: reference values, exact sums, lattices."""
+"""Every noise on a Poisson sample, and losses with atoms, in the exact accountant: reference values, sums over all outcomes in fractions or
+sixty digits, and lattices that this file makes from the losses' own tails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who is asked when work is short: a dear question to one accountant does not silence another that answers it cheaply."""
+"""The order of questions when work is short: a dear question to one accountant must not silence another one that answers it cheaply, and an
+answer must not depend on the questions asked before it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exact squared sensitivities of matrix mechanisms: against every participation pattern, and against the accountants' doubles."""
+"""Squared sensitivities of matrix mechanisms as exact fractions, which certificates state: against every pattern of participation, and
+against the doubles of the accountants, which are rounded up from them.
+"""
 
 from __future__ import annotations
 

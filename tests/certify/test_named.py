@@ -1,4 +1,7 @@
-"""A certificate is named by its digest wherever a number is signed, and only if it proves that number."""
+"""A certificate is named by its digest wherever a number is signed: in reports, by the gate, and in a ledger.
+
+It is named only if it proves the number of this file, for this delta and this unit; certificates that prove less are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Proofs by the checker: against values that others computed, against the accountants, and with plans that lie."""
+"""Proofs by the checker (certify/checker.py): they meet values that others computed and agree with the accountants, and no search plan,
+forged certificate or changed number makes the checker accept what is false.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +61,10 @@ def test_weak_rates(rate: str, noise: str, steps: int, delta: str, epsilon: str)
     for bound, value in (("upper", Fraction(epsilon) + digit), ("lower", Fraction(epsilon) - digit)):
         texts = {"epsilon": str(value), "delta": delta}
         plan = proof_search.find_plan([part], "remove", float(value), float(delta), bound == "upper")
-        checker.show([part], {"bound": bound, **texts, "proofs": {"remove": plan}}, "remove")
-        wrong = {"bound": "lower" if bound == "upper" else "upper", **texts, "proofs": {"remove": plan}}
+        checker.show([part], {"bound": bound, **texts}, "remove", plan)
+        wrong = {"bound": "lower" if bound == "upper" else "upper", **texts}
         with pytest.raises(checker.Unproved, match="is not shown"):
-            checker.show([part], wrong, "remove")
+            checker.show([part], wrong, "remove", plan)
 
 
 @pytest.mark.parametrize("cases", by_tier(1, 2, 400))
@@ -256,9 +258,9 @@ def test_a_stated_rho_has_the_proof_that_a_renyi_curve_has() -> None:
     proof = prove(pipeline('[[mechanism]]\nname = "a"\ntype = "zcdp"\nrho = 0.1\nsteps = 3\n'))
     assert (proof.epsilon, proof.lower) == (proof.headline, None)
     plan = {"method": "contour", "t": "1", "h": "1", "frequencies": 9, "parts": [{}], "bits": 64}
-    claim = {"bound": "upper", "epsilon": "1", "delta": "0.1", "proofs": {"remove": plan}}
+    claim = {"bound": "upper", "epsilon": "1", "delta": "0.1"}
     with pytest.raises(checker.Unproved, match="a method that applies to a part with rho alone"):
-        checker.show(proof.certificate["parts"], claim, "remove")
+        checker.show(proof.certificate["parts"], claim, "remove", plan)
 
 
 MIXTURE = {"kind": "mixture", "mu_squared": "1", "rate": "1/100", "records": 1, "relation": "replace-one", "count": 1000}

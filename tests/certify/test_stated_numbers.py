@@ -1,4 +1,6 @@
-"""The numbers of a certificate are never cheaper than those of the file, not by the last digit of a double."""
+"""The numbers of a certificate against those of its file: a certificate states decimals exactly, accountants compute with doubles, and
+neither may make the certified mechanism cheaper than the one in the file, not even by the last digit.
+"""
 
 from __future__ import annotations
 

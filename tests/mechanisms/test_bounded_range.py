@@ -1,4 +1,6 @@
-"""Choices of bounded range beside other mechanisms: whoever chooses from all that was seen before is covered."""
+"""The exponential mechanism, whose loss lies in a range of length epsilon: its closed-form pair against 40 digits, and choices among other
+steps, where every choice may depend on all outputs before it, against enumerated trees.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def test_the_closed_form_pair(epsilon: float) -> None:
 
 
 def after(random: Random, epsilon: float, rest: float, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """Randomised response first, between or last, and choices whose scores depend on what was seen before."""
+    """Draw the laws of `depth` choices, whose scores depend on the outputs before, with a randomised response first, between or last."""
     p, q = np.array([1.0, math.exp(-rest)]) / (1.0 + math.exp(-rest)), np.array([math.exp(-rest), 1.0]) / (1.0 + math.exp(-rest))
     before = random.randint(0, depth)
     first = tree(random, epsilon, before, 2) if before else (np.ones(1), np.ones(1))

@@ -1,4 +1,6 @@
-"""The last model of noisy descent: formulas of the literature, brute force over the shifts, exact laws, limits and refusals."""
+"""Noisy descent of which only the last model is released: formulas and tables of the papers, brute force over all shifts of the proof,
+exact laws of the last model that stay below the bound, limits, and refusals of false premises.
+"""
 
 from __future__ import annotations
 
@@ -235,7 +237,7 @@ def test_drawing_every_record_costs_no_less_than_full_batches() -> None:
 
 def test_what_is_split_off_is_the_distance_by_the_noise() -> None:
     """mu of the Gaussian: the largest distance before the last n steps, c^n times as far, over the noise of those steps."""
-    n, share, shift = hidden_steps(0.1, 500, math.inf, 3, 0.02, 0.6, False) or (0, 0.0, 0.0)
+    n, share, shift = hidden_steps(0.1, 500, math.inf, 3, 0.02, 0.6, opposite=False) or (0, 0.0, 0.0)
     apart = 0.9**n * 3.0 * (1.0 - 0.9 ** (500 - n)) / 0.1
     noise = math.sqrt(share * sum(0.81**j for j in range(n)))
     assert shift == pytest.approx(apart * 0.2 / noise, rel=1e-9)

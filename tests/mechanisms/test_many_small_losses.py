@@ -1,4 +1,6 @@
-"""What n steps do with the rounding of one: it must not grow n times, or beyond what the contour allows for."""
+"""The rounding of one step's loss when there are many steps. n steps have n times the error of one, so CGFs and characteristic functions
+need nearly all their digits, against sixty; and very many very small losses must cost what the normal law in their limit costs.
+"""
 
 from __future__ import annotations
 

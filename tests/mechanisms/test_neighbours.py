@@ -1,4 +1,6 @@
-"""Adjacency, contributions and groups are settled once, when a spec is resolved."""
+"""What a spec's keys become under an adjacency, several records of a unit, and groups (`Spec.resolve`, `Spec.poisson`): the expected
+mechanisms one by one, the refusals, and the group theorems against random chains of single changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random allocation against enumeration, quadrature and simulation."""
+"""Random allocation, where a record takes part in one step of each pass, chosen at random (balls in bins): claimed pairs and Renyi curves
+against enumeration, quadrature in two bins, and fine sums over the plane for two steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every Renyi curve against thirty-digit quadrature or closed sums: never below the exact value, and above it by rounding only."""
+"""Every Renyi curve against quadrature or closed sums in thirty digits: never below the exact value, and above it by rounding only."""
 
 from __future__ import annotations
 

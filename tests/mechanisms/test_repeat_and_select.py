@@ -1,4 +1,6 @@
-"""Selection among random trials against enumeration, closed forms and another library's figures."""
+"""Private selection, the best of a random number of runs, by its theorems on pure, Renyi and zCDP costs: against enumeration, closed forms
+and figures of another library.
+"""
 
 from __future__ import annotations
 

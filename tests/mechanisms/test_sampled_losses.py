@@ -1,4 +1,6 @@
-"""Tails of sampled mechanisms against enumeration and quadrature: the hockey-stick curve, at negative epsilon too."""
+"""Privacy losses of mechanisms on samples, by their tails: the hockey-stick curve, at negative epsilon too, against enumeration of samples
+and against quadrature.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Selection among random trials against every order of preference of runs with few outcomes, in exact fractions."""
+"""Private selection: the score may order a run's outcomes in any way.
+
+For runs with few outcomes every order is tried, in exact fractions, and none costs more than is claimed.
+"""
 
 from __future__ import annotations
 

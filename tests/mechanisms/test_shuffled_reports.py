@@ -1,4 +1,6 @@
-"""Shuffled reports: the claimed costs against enumerated histograms of few users, an independent sum, and published numbers."""
+"""Shuffled reports: the claimed costs against histograms of the reports of few users, enumerated over all inputs, an independent sum over
+the number of clones (other users' reports, drawn from the same two laws), and published numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The joint cost of several keys of a stability histogram, against every choice of the keys that only the unit holds."""
+"""The joint cost of the keys of a stability histogram, which shows a key only if its noisy count exceeds a threshold.
+
+The references enumerate which keys only one unit holds, and what may be shown of each key.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ SETTINGS = [
 
 
 def of_key(spec: StabilityHistogramSpec, count: int, far: int) -> Array:
-    """The law of what is shown of a key: nothing, each noisy count above the threshold, and all the larger ones together."""
+    """Return the law of what is shown of a key: nothing, each noisy count above the threshold, and all the larger ones together."""
     law = {
         x: math.exp(-abs(x) / spec.scale) if spec.scale is not None else math.exp(-0.5 * (x / float(spec.sigma or 0.0)) ** 2)
         for x in range(-150, 151)
@@ -49,7 +52,7 @@ def of_key(spec: StabilityHistogramSpec, count: int, far: int) -> Array:
 
 
 def worst(spec: StabilityHistogramSpec, far: int, replaces: bool, epsilon: float) -> float:
-    """The largest delta over which of the keys of the old and of the new version only the unit holds."""
+    """Return the largest delta over all choices of the keys that only the unit holds, among those of its old and new version."""
     found = 0.0
     for kinds in itertools.product((0, THRESHOLD + far), repeat=spec.max_groups * (2 if replaces else 1)):
         pairs = []

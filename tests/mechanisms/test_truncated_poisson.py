@@ -1,4 +1,8 @@
-"""Samples of bounded size, against enumeration of every sample and every cut."""
+"""Poisson samples of bounded size: larger ones are cut at random to the bound.
+
+The claimed cost is compared with the law of the noisy sum over every sample and every cut of a few records, and with its parts: binomial
+tails and labelled mixtures.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""rho of every mechanism: K(z) <= rho z (z + 1) everywhere, and tight where its docstring says so."""
+"""rho-zCDP of every mechanism: its Renyi divergence is at most rho a at every order a, and rho is the least such number where the docstring
+claims it. With xi: the whole of xi is added once.
+"""
 
 from __future__ import annotations
 

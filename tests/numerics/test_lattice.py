@@ -1,4 +1,6 @@
-"""A loss on a grid: the hockey-stick curve lies between the bounds, whatever the loss, the spacing and the count."""
+"""A privacy loss on a grid (numerics/grid): the true hockey-stick curve lies between the grid's lower and upper bounds, whatever the loss,
+the spacing and the number of steps, through discretisation, coarsening and convolution.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pairs by their outcomes, on a sample: K and the characteristic function against mpmath, and bounds on how fast it decays."""
+"""Pairs given by their outcomes, atoms and pieces with an exponential density (numerics/contour/outcomes.py), alone and on Poisson samples.
+
+K and the characteristic function are compared with mpmath, and bounds on its decay with its values far out.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Power = Callable[[mp.mpf], mp.mpc]
 
 
 def laplace(e0: float, of: Callable[[mp.mpf, mp.mpf], mp.mpc], cuts: list[mp.mpf]) -> mp.mpc:
-    """INT of(density of Lap(e0), density of Lap(0)) dx, in the original variable of the noise."""
+    """Return INT of(density of Lap(e0), density of Lap(0)) dx, in the original variable of the noise."""
     p = lambda x: mp.exp(-abs(x - e0)) / 2  # noqa: E731
     q = lambda x: mp.exp(-abs(x)) / 2  # noqa: E731
     return mp.quad(lambda x: of(p(x), q(x)), [-mp.inf, -5, 0, *cuts, e0, e0 + 5, mp.inf])
@@ -37,7 +40,7 @@ def range_pair(e0: float, of: Callable[[mp.mpf, mp.mpf], mp.mpc], cuts: list[mp.
 
 
 def moment(pair: Callable[..., mp.mpc], e0: float, rate: float, z: mp.mpc, way: str) -> mp.mpc:
-    """E e^{z L'} of the sampled pair, from the densities."""
+    """Return E e^{z L'} of the sampled pair, from the densities."""
     s = lambda p, q: (1 - mp.mpf(rate)) * q + mp.mpf(rate) * p  # noqa: E731
     cuts = [mp.mpf(e0) * k / 8 for k in range(1, 8)]
     if way == "remove":

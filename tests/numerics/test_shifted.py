@@ -1,4 +1,6 @@
-"""Tables of sampled Gaussians against the same losses one by one."""
+"""Tables of many sampled Gaussians (numerics/mixture.py), which are evaluated together because one by one takes too long: the same CGFs,
+characteristic functions, intervals and Renyi curves as those of the losses one by one.
+"""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
 from dpcli.base.stated import squared
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.tilted_closed import TiltedAtoms, TiltedRange, sinhc_slope
+from dpcli.numerics.contour.tilted_closed import TiltedRange, sinhc_slope
 from dpcli.numerics.grid.hockey_stick import FURTHEST_TOTAL, ChoiceCurve, ChordPair, choice_curve, symmetric_pair
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
@@ -200,7 +200,7 @@ class RangeLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoicesLoss:
+class ChoicesLoss(CurveLoss):
     """The loss of a pair of atoms with the worst curve of `count` choices of range `epsilon`, each of which may depend on earlier answers.
 
     The pair also dominates if other mechanisms run between the choices. A mechanism with a pair of its own may be assumed to run before all
@@ -213,17 +213,7 @@ class ChoicesLoss:
     epsilon: float
     count: int
 
-    def cgf(self, z: Array) -> Array:
-        return self.pair().cgf(z)
-
-    def tilted(self, t: float) -> TiltedAtoms:
-        return self.pair().tilted(t)
-
-    def tails(self, at: Array) -> Tails:
-        return self.pair().tails(at)
-
     def pair(self) -> ChordPair:
-        """Return the pair, cached."""
         return _pair(self.epsilon, self.count)
 
 

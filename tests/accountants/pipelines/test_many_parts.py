@@ -1,4 +1,6 @@
-"""Compositions of many different parts: what must be refused is refused before it costs anything."""
+"""Compositions of many different parts: a question that takes too much work is refused before it costs anything, and grids for many losses
+are as good as for few. A function that must not be reached is replaced by one that fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Hundreds of different weak steps, and heavy tails beside losses that have none: against quadrature, each part cut alone, and the grid."""
+"""Hundreds of different weak steps, and heavy tails next to bounded losses, in the exact accountant, which cuts each loss into a small and
+a big part: against dense quadrature, against cuts of one part alone, and against the grid.
+"""
 
 from __future__ import annotations
 

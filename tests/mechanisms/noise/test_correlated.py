@@ -1,4 +1,6 @@
-"""Matrix mechanisms: sensitivities against every participation pattern."""
+"""Matrix mechanisms (noise/correlated.py), where noise is correlated between steps: the sensitivity of the encoded stream against every
+pattern in which a record may take part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Gaussian noise on sums of random contributions: against quadrature, enumeration, and the mechanisms that it contains."""
+"""Gaussian noise on sums that move by random amounts (gaussian-mixture): moments, tails and stated epsilons against quadrature in thirty
+digits, Poisson samples against enumeration, and special cases that are plain Gaussians.
+"""
 
 from __future__ import annotations
 

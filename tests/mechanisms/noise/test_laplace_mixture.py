@@ -1,4 +1,6 @@
-"""Several records of one unit on a Poisson sample, with Laplace noise: against quadrature, and against what else the records may do."""
+"""Laplace noise on a Poisson sample with several records of one unit: tails and CGF of the claimed pair against quadrature, and other
+contributions of the records, in two dimensions and of any signs, which must not cost more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Truncated Laplace noise: delta by quadrature, several steps by convolution, and the delta that a paper states."""
+"""Laplace noise that ends at a bound, on numbers and on integers: delta against quadrature and enumeration, several steps against
+convolution, and the delta of the bound that Geng et al. 2018 state.
+"""
 
 from __future__ import annotations
 

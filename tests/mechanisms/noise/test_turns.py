@@ -1,4 +1,6 @@
-"""Correlated noise on Poisson samples of groups that take turns: against the mixture of all draws, by quadrature and by simulation."""
+"""Correlated noise (banded matrices, trees) on Poisson samples of groups of records that take turns: the claimed delta against the mixture
+over all draws of a record, by quadrature of two dimensions and by simulation.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,13 @@ def claims(spec: Any, epsilon: float, adjacency: str = "add-remove", group: int 
 
 
 def mixture(encoder: Matrix, turns: list[int], size: float = 1.0) -> tuple[Matrix, Matrix]:
-    """Means of the encoded stream, in units of the noise, and their probabilities: a record is drawn in each turn independently."""
+    """Return the means of the encoded stream, in units of the noise, with probabilities. Each turn draws a record independently."""
     draws = np.array(list(itertools.product((0.0, 1.0), repeat=len(turns))))
     return draws @ encoder[:, turns].T * size / NOISE, np.prod(np.where(draws > 0.0, RATE, 1.0 - RATE), axis=1)
 
 
 def delta(p: tuple[Matrix, Matrix], q: tuple[Matrix, Matrix], epsilon: float) -> float:
-    """The hockey-stick divergence of two mixtures of unit Gaussians, by the rectangle rule on the plane of their means."""
+    """Return the hockey-stick divergence of two mixtures of unit Gaussians, by the rectangle rule on the plane of their means."""
     means = np.concatenate((p[0], q[0]))
     directions = np.linalg.svd(means)[2][: np.linalg.matrix_rank(means)]
     assert len(directions) == 2
