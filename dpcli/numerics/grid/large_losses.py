@@ -331,6 +331,7 @@ class CoarseSurvey:
         table = logs[0]
         for rows in logs[1:]:
             table = (table[:, None] + rows[None]).reshape(-1, *table.shape[1:])
+            table[np.isnan(table)] = -np.inf  # numbers without mass of one kind, and without a bound for another
         rest = sum((n * loss.cgf(self.tilts) for loss, n in others), np.array([log_peak(t) for t in self.tilts.tolist()]))
         self._table = table + rest[:, None]
 
@@ -516,11 +517,11 @@ def _curve(
     return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways), outside, 0.0)
 
 
-def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPlan, epsilon: float, shifts: int) -> int:
+def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPlan, epsilon: float, shifts: list[int]) -> int:
     """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0.
 
-    shifts: the most shifts of a step's mixture. The densities of a mixture are tables of a row for each shift, at four nodes in each panel,
-    and there are some more panels than cells. The outcomes at the edges of its cells are found in a few turns.
+    shifts: the numbers of shifts of the steps that are mixtures. The densities of a mixture are tables of a row for each shift, at four
+    nodes in each panel, and there are some more panels than cells. The outcomes at the edges of its cells are found in a few turns.
     """
     ranges = []
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
@@ -532,9 +533,9 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
     work = cells * (8.0 + 4.0 * len(ranges)) + (2.0 * len(coarse.cells) + len(others) + 2.0) * math.fsum(ranges)
     affordable = min(MOST_WORK_SHARE * remaining(), MOST_WORK)
     most = min(MOST_CELLS / cells, ROOM * MOST_POINTS / max(ranges))
-    if shifts > 1:
-        work += MIXTURE_WORK * shifts * len(coarse.cells) * coarse.size
-        most = min(most, TABLE / (10.0 * shifts * coarse.size))
+    if shifts:
+        work += MIXTURE_WORK * sum(shifts) * coarse.size
+        most = min(most, TABLE / (10.0 * max(shifts) * coarse.size))
     most = min(most, affordable / work)
     return min(math.ceil(coarse.spacing / spacing), int(most)) if most < math.inf else 0
 
@@ -584,7 +585,7 @@ def large_losses(
     if plan is None:
         return None
     least, log_rare = min(plan.tilts), log_delta + LEFT_OUT
-    shifts = max(step.shifts for step, _ in steps)
+    shifts = [step.shifts for step, _ in steps if step.shifts > 1]
     finer = _refinement(coarse, others_on(rest, coarse.spacing, least, log_rare), plan, near, shifts)
     if not finer:
         return None
