@@ -1,4 +1,4 @@
-"""A few sampled Gaussian or discrete Gaussian steps at tiny deltas, where many small losses and one large one are about as likely: other quadratures."""
+"""A few sampled steps at tiny deltas, where many small losses and one large one are about as likely: other quadratures, and all atoms."""
 
 from __future__ import annotations
 
@@ -283,7 +283,8 @@ def test_discrete_noise_by_all_outcomes(cases: int) -> None:
         steps, log_delta = random.choice((2, 2, 3)), -random.uniform(70.0, 690.0)
         sigma, rate = 10.0 ** random.uniform(-0.3, 0.0 if steps == 3 else 0.7), 10.0 ** random.uniform(-6.0, -0.1)
         sensitivity = random.randint(1, max(1, math.floor(2.0 * sigma)))
-        for remove, losses in zip((True, False), directions(((PoissonSampled(DiscreteGaussian(sigma, sensitivity), rate), steps),))):
+        sides = directions(((PoissonSampled(DiscreteGaussian(sigma, sensitivity), rate), steps),))
+        for remove, losses in zip((True, False), sides, strict=True):
             with np.errstate(all="ignore"):
                 result = large_losses(losses, log_delta)
                 lower, upper = result[0].epsilon(log_delta, result[1]) if result else (0.0, math.inf)

@@ -102,7 +102,12 @@ def test_a_replaced_record_by_quadrature(bins: int) -> None:
     for share in (0.0, 0.1, 0.3, 0.6, 1.0):
         epsilon = share * (2.0 * mu * mu + 8.0 * mu)
         exact = replaced(mu, math.exp(epsilon), bins)
-        assert exact < 1e-12 or exact * (1.0 - 1e-9) <= math.exp(pair.log_delta(epsilon)) <= exact * 1.15, (seed, mu, epsilon, exact)
+        assert exact < 1e-12 or exact * (1.0 - 1e-9) <= math.exp(pair.log_delta(epsilon)) <= exact * 1.15, (
+            seed,
+            mu,
+            epsilon,
+            exact,
+        )
 
 
 def test_no_vectors_are_worse_than_opposite_ones() -> None:

@@ -362,7 +362,7 @@ class AllocatedReplace(Allocated):
     bins: int
 
     def cgf(self, z: Array) -> Array:
-        """Return the CGF of one removed and one added record, each with half of the noise's variance, if it is less than that of one step."""
+        """Return the smaller CGF of one step, and of one removed and one added record, each with half of the noise's variance."""
         (loss,) = Gaussian(math.sqrt(2.0) * self.mu).losses()
         removed, added = AllocatedRemove(loss, self.bins), AllocatedAdd(loss, loss, self.bins)
         return np.minimum(self.inner.cgf(z), removed.cgf(z) + added.cgf(z))

@@ -11,8 +11,9 @@ The vectors may depend on earlier outputs. The worst case is u_i = mu, v_i = -mu
    e^{u w}, and the right side by no more. So C(S) does not rise if v becomes v - w = -u.
 4. If s < 0, E(F - s)+ is E(s - F)+ + 1 - g - s. The best S of the former is {g e^{v x - mu^2/2} > e^{u x - mu^2/2} - s}, which contains
    x + w too. So A(S) does not rise if u becomes u - w = -v.
-5. By backward induction, each step's vectors can therefore be replaced, whatever the other steps are: given all others, h(g) is E(m F' - s)+
-   with m >= 0 and an F' for another g. This holds for k such passes that run concurrently too, whose densities are products of such sums.
+5. By backward induction, each step's vectors can therefore be replaced, whatever the other steps are: given all others, h(g) is
+   E(m F' - s)+ with m >= 0 and an F' for another g. This holds for k such passes that run concurrently too, as their densities are products
+   of such sums.
 
 With g = e^{2 a}, F = 2 e^{a - mu^2/2} V and V = sinh(mu x - a), for a normal x. So h(g) = (2/t) e^{a - mu^2/2} E(V_1 + ... + V_t)+.
 
@@ -39,7 +40,11 @@ POINTS = 128  # K
 LEAST_MU, MOST_MU = 1e-5, 12.0  # range of mu; e^{mu (mu + FAR)} must not overflow
 FAR = 13.0  # normal outcomes farther above mu are above the highest point
 DEVIATIONS = 9.0  # sums of this many standard deviations are below the highest point
-DIGITS, FEWEST, MOST_COPIES = 12, 5, 2**30  # t keeps DIGITS leading binary digits less half of their number, or FEWEST; the largest t
+DIGITS, FEWEST, MOST_COPIES = (
+    12,
+    5,
+    2**30,
+)  # t keeps DIGITS leading binary digits less half of their number, or FEWEST; the largest t
 RAISED, ERROR = 1e-10, 3e-11  # raise of a share, relative to its largest terms, and relative error of a mass
 DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0  # fall of log h from one point to the next, until it is LOG_LAST
 LONGEST, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
