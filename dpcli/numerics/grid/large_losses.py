@@ -15,8 +15,8 @@ Masses of atoms. They are sums, and the share of an atom of loss l at the upper 
 
 Masses of Gaussian steps. They are integrals over x and not differences of tails, so small losses keep their digits. P has the density
 phi(x) m(x). Its share at the upper end of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under
-replace-one. phi m and D are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum on the
-ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
+replace-one. phi m and D are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40)
+times the supremum on the ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
 
 1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
 2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
