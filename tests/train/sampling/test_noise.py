@@ -17,9 +17,11 @@ from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.random import streams as randomness
-from dpcli.random.streams import SeededStream, SystemStream
+from dpcli.random.streams import SeededStream, SystemStream, grid_of
+from dpcli.train.engine.clip import Adaptive
 from dpcli.train.noise import Independent, noise_of
-from dpcli.train.step.loop import add_noise
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.step.loop import AdaptiveNorm, add_noise
 from tests.cases import require_each
 from tests.train.sampling.draws import flat, variance_p
 
@@ -117,6 +119,19 @@ def test_the_last_digits_of_a_noisy_sum_tell_nothing(monkeypatch: pytest.MonkeyP
     for name, (kind, noise_format, way) in cases.items():
         assert right(kind, noise_format, way) >= 37, (name, seed)
         assert right(kind, noise_format, None) <= 35, (name, seed)  # by chance in one run of two million
+
+
+def test_the_noisy_count_of_adaptive_clipping_has_no_further_digits() -> None:
+    """A count is a multiple of 1/2; noise of -0.3 with all its digits would be a number that no other count and noise add up to."""
+
+    class Told(Adaptive):
+        def update(self, noised_fraction: float) -> None:
+            told.append((noised_fraction - 0.5) * 64.0)
+
+    told: list[float] = []
+    for _ in range(20):
+        AdaptiveNorm(Told(1.0), 3.0, 64.0, SystemStream()).follow(torch.tensor([0.5, 0.7, 2.0]), Ranks())
+    assert len(set(told)) == 20 and all(value % grid_of(3.0) == 0.0 for value in told), told
 
 
 def digits_too_many(noisy: Any, value: Any, noise_format: type) -> int:
