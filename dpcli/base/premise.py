@@ -72,7 +72,7 @@ SECRET = of_mechanism(
 NOISE = of_mechanism(
     "The noise has the named distribution. If it is added in floating-point numbers, its last digits may reveal the value without noise.",
     "test_noise_of_floating_point_numbers_shows_what_it_was_added_to",
-    "train and federated, except for the last digits of Gaussian noise",
+    "train and federated, which round each noisy sum to a grid on which every value has many draws of noise",
 )
 OWN_NOISE = of_mechanism("No two queries share noise.", "test_noise_that_two_queries_share_cancels", "release")
 SCORES = (

@@ -22,7 +22,7 @@ from dpcli.federated.round_checks import client_noise_multiplier
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
-from dpcli.random.streams import normals, system_entropy
+from dpcli.random.streams import grid_of, normals, round_to_grid, system_entropy
 from dpcli.sessions.folder import this_process
 from dpcli.train.sampling.batch_samplers import sampler
 
@@ -113,7 +113,7 @@ class Round(Displayed):
         if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
         self._count(sent)
-        return np.asarray(total + draw_noise(self._plan, count))
+        return round_to_grid(np.asarray(total + draw_noise(self._plan, count)), grid_of(_noise_std(self._plan)))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
         """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""
@@ -238,9 +238,14 @@ def _vector(client: int, update: Any, size: int) -> Reals:
 
 
 def draw_noise(plan: FederatedPlan, size: int) -> Reals:
-    """Draw the Gaussian noise of one round, with standard deviation noise_multiplier times the clipping norm, rounded up."""
+    """Draw the Gaussian noise of one round."""
+    return normals(size, system_entropy().noise, _noise_std(plan))
+
+
+def _noise_std(plan: FederatedPlan) -> float:
+    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm, rounded up."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
-    return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise))
+    return nextafter(noise * _required_clip(plan), inf)
 
 
 def clip_update(update: Reals, clip: float) -> Reals:

@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, Pmixed, PmixedPlan
-from dpcli.random.streams import Stream, normals
+from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
 
 MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory
 NORM_RECORDS = 200  # largest number of public records from which a clipping norm is computed
@@ -63,7 +63,7 @@ def private_bigrams(
         if len(pairs):
             total[pairs] += counts * min(1.0, norm / float(np.linalg.norm(counts)))
     scale = multiplier * norm
-    total += normals(len(total), stream) * scale
+    total = round_to_grid(total + normals(len(total), stream, scale), grid_of(scale))
     return _bigram_table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
 
 

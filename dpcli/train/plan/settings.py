@@ -62,6 +62,12 @@ class Train(ABC):
             "tests/train/isolation/test_mixing.py::test_a_model_that_mixes_is_refused_before_any_charge",
         ),
         Premise(
+            "The last digits of a noisy sum do not show what the noise was added to.",
+            "train and dpcli.private, which draw and add noise in double precision, and round each noisy sum to multiples of about 2^-32 "
+            "standard deviations",
+            "tests/train/sampling/test_noise.py::test_the_last_digits_of_a_noisy_sum_tell_nothing",
+        ),
+        Premise(
             "A record that causes an error changes no other record's gradient.",
             "train",
             "tests/train/isolation/test_isolation_records.py::test_an_error_of_one_record_moves_no_other",

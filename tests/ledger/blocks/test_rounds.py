@@ -25,6 +25,7 @@ from dpcli.federated import round as federated_round
 from dpcli.federated import rounds as module
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger, open_store
+from dpcli.random.streams import grid_of
 from tests.cases import of_each
 from tests.federated.files import file
 from tests.ledger.blocks.client_rounds import DATASET, RHO, SIGMA, cap, keys, opened, spent, written
@@ -333,6 +334,7 @@ def test_the_noise_of_a_round_is_as_large_as_is_charged_and_drawn_once(tmp_path:
     spread = 5 * math.sqrt(2 / count)  # five standard errors of a variance
     assert abs(np.var(noise) / (SIGMA * 0.25) ** 2 - 1) < spread and abs(np.mean(noise)) < 5 * SIGMA * 0.25 / math.sqrt(count)
     assert abs(np.corrcoef(noise, run.round().release({}, count))[0, 1]) < 5 / math.sqrt(count)
+    assert np.array_equal(noise % grid_of(SIGMA * 0.25), np.zeros(count))  # the last digits of a sum would show it
     with pytest.raises(InputError, match=r"^round 1: already released: a second release would need noise that was not charged$"):
         first.release({}, count)
 
