@@ -113,7 +113,7 @@ class Filter(Protocol):
             raise InputError(f"--delta: expected a number in (0, 1) with --filter {cls.name}, found {delta!r}")
 
     def parameters(self) -> Mapping[str, float]:
-        """Return the parameters of the filter, which the opening entry records."""
+        """Return the parameters of the filter, which the opening entry records: {"order": 8.0}, or none."""
         return {name: getattr(self, name) for name in self.ranges}
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
@@ -170,7 +170,7 @@ def filter_choices() -> str:
 
 @lru_cache(64)
 def label(name: str) -> str:
-    """Return the printed name of an amount."""
+    """Return the printed name of an amount: "mu^2" for "mu_squared", and "rho" for "rho"."""
     labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}
     return labels.get(name, name)
 
@@ -210,7 +210,7 @@ def at_least_smallest(cost: float, steps: Steps) -> float:
 
 
 def require_finite(cost: float, what: str) -> float:
-    """Return the cost. Raises CannotCertify if it is infinite."""
+    """Return the cost, which must be finite to be charged. Raises CannotCertify if it is not."""
     if not cost < math.inf:
         raise CannotCertify(f"its {what} is infinite, so the run has no cost that could be charged")
     return cost

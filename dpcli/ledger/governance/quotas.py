@@ -48,7 +48,7 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """The name of the quota within a sentence."""
+        """The name of the quota within a sentence: "the quota of ada", or "the quota of the team red"."""
         return f"the quota of {'' if self.of == 'person' else 'the team '}{self.name}"
 
     def limits(self, caps: amounts.Amounts) -> dict[str, Decimal]:

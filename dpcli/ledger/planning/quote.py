@@ -47,7 +47,7 @@ class RequestedRuns(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The beginning of a sentence about the cost of the runs."""
+        """The beginning of a sentence about the cost of the runs: "it costs", or "3 runs cost"."""
         return "it costs" if self.runs == 1 else f"{self.runs} runs cost"
 
 
