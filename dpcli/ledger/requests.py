@@ -61,7 +61,6 @@ class LedgerRequest(Protocol):
             LedgerError: An entry of the ledger contradicts the request.
             InputError: A required reason is missing, or a value is invalid.
         """
-        ...
 
 
 def checked_key(key: str) -> str:

@@ -121,29 +121,24 @@ class Filter(Protocol):
 
         Raises InputError if no run fits within (epsilon, delta).
         """
-        ...
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         """Return the cost of one run of `pipeline`, rounded up. If the currency needs a delta, the run is described at `delta`.
 
         Raises NotRepresentable or CannotCertify if the run has no finite cost in the currency.
         """
-        ...
 
     def pure_room(self, left: float) -> float:
         """Return the largest pure epsilon, rounded down, whose cost in the first amount is at most `left`. Does not need numpy."""
-        ...
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         """Return an upper bound on the epsilon, at the ledger's `delta`, of runs whose costs sum to `amounts`."""
-        ...
 
     def odometer(self, amounts: Amounts, delta: float) -> float:
         """Return the epsilon of the odometer (dpcli.ledger.filters.odometer) at the ledger's `delta`, rounded up.
 
         The runs that are charged so far cost `amounts`. The result holds at every moment, also at one that is chosen from outputs.
         """
-        ...
 
 
 def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
