@@ -249,7 +249,7 @@ def with_quote(document: Document, ledger: str | None, dataset: str | None, pipe
     Without a ledger, the document is returned unchanged. If the run was charged before, under the key `run`, it fits, because nothing more
     would be charged.
 
-    Raises LedgerError if the ledger cannot be read, and InputError if the dataset must be named or the run is for another unit or adjacency.
+    Raises LedgerError if the ledger cannot be read, and InputError if the dataset must be named, or the run has another unit or adjacency.
     """
     if ledger is None:
         return document
