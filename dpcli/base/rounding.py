@@ -79,7 +79,7 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
 
 
 def percent(x: float) -> str:
-    """Return a share in percent, rounded to the nearest tenth; "-" for NaN."""
+    """Return a share in percent, rounded to the nearest tenth: 0.1234 gives 12.3 %, and NaN gives "-"."""
     return "-" if math.isnan(x) else f"{100.0 * x:.1f} %"
 
 

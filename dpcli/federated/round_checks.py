@@ -138,7 +138,7 @@ def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    """Return the number of steps of the entry."""
+    """Return the number of steps of the entry, which may state epochs."""
     size, scheme = privacy.dataset_size, entry.sampling
     return entry.runs(size).steps_at(scheme.lower_rate(size) if isinstance(scheme, Batched) else None)
 

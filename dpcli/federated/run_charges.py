@@ -97,7 +97,7 @@ def rest_key(key: str) -> str:
 
 
 def charge_word(chunk: int) -> str:
-    """Return the word of `WORDS` for the key of a charge for `chunk` rounds."""
+    """Return the word in the key of a charge for `chunk` rounds: "round" for one round, and "charge" for several."""
     return "round" if chunk == 1 else "charge"
 
 

@@ -31,8 +31,7 @@ HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"
 def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder, with messages in English. Objects that somebody replaced (git replace) are read as they were committed.
 
-    Raises:
-        OSError, ValueError, subprocess.TimeoutExpired: Git cannot be run.
+    Raises OSError, ValueError or subprocess.TimeoutExpired if git cannot be run.
     """
     has_work_tree = work_tree(os.path.realpath(folder)) is not None
     environment = {name: value for name, value in os.environ.items() if not (has_work_tree and name in HOOK_VARIABLES)}
@@ -49,13 +48,8 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
 def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
     """Raise InputError if a revision begins with a name that branches or tags with different commits share.
 
-    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote.
-
-    Args:
-        what: Beginning of the message.
-
-    Raises:
-        OSError, ValueError, subprocess.TimeoutExpired: Git cannot be run.
+    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote. The
+    message begins with `what`. Raises the errors of `run_git`.
     """
     name = re.split(r"[~^:]|@\{", revision, maxsplit=1)[0]
     places = [*(f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")), f"refs/remotes/{name}/HEAD"]

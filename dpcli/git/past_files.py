@@ -335,7 +335,7 @@ def _key_values(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
 
 
 def kept_share(old: frozenset[Hashable], new: frozenset[Hashable]) -> float:
-    """Return the share of the old parts that are also new parts."""
+    """Return the share of the old parts that are also new parts; 0 if there are no old parts."""
     return len(old & new) / len(old) if old else 0.0
 
 

@@ -99,7 +99,7 @@ def _readable_amount(text: object) -> Decimal | None:
 
 
 def texts(amounts: Amounts) -> dict[str, str]:
-    """Return amounts as texts, as entries and JSON values state them."""
+    """Return amounts as texts, as entries and JSON values state them: {"rho": "0.1"}."""
     return {name: str(value) for name, value in amounts.items()}
 
 

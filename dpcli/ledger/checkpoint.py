@@ -48,10 +48,8 @@ MOST_DIGITS = 500  # largest number of digits before the point of an amount; rea
 def is_due(state: LedgerState, last_seq: int) -> bool:
     """Return whether a checkpoint should be written at the end of `state`.
 
-    No checkpoint is written if the dataset has moved, so that a reader who continues from a checkpoint always reads the entry of the move.
-
-    Args:
-        last_seq: Number of the entry that the last checkpoint describes; 0 if there is no checkpoint.
+    `last_seq` is the number of the entry that the last checkpoint describes, or 0. No checkpoint is written if the dataset has moved, so
+    that a reader who continues from a checkpoint always reads the entry of the move.
     """
     return state.departure is None and state.head.seq - last_seq >= EVERY
 

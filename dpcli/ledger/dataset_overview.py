@@ -139,10 +139,7 @@ def _datasets_of(url: str, balance_of: BalanceMaker | None) -> Iterator[Unreadab
 def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str, balance_of: BalanceMaker | None) -> DatasetSummary:
     """Return the summary of one dataset. Raises LedgerError if the dataset cannot be read.
 
-    Args:
-        schema_hash: Hash of the definitions in the store.
-        store_warning: A warning about the whole store; "" if there is none.
-        balance_of: Function that returns the document of the balance; None for no document.
+    `schema_hash` is the hash of the definitions in the store, and `store_warning` a warning about all of its datasets, or "".
     """
     ledger = Ledger(store, name)
     state = ledger.state()

@@ -80,8 +80,7 @@ class WrongCell(Exception):
 def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     """Return the runs in a file. Raises InputError with all mistakes and their lines, but at most `MOST_MISTAKES`.
 
-    Args:
-        now: The current time. A run that was made later is a mistake.
+    A run that was made later than `now`, the current time, is a mistake.
     """
     shown = escaped_path(path)
     data = read_head(path, MOST_BYTES, "a history in csv or json lines")

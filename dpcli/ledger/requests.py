@@ -47,7 +47,7 @@ def certificate_of(content: Mapping[str, Any]) -> str | None:
 
 
 class LedgerRequest(Protocol):
-    """A request to a ledger."""
+    """A request to a ledger. It is asked in one state, and again in a later one if others have appended meanwhile."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         """Return the content of the entry to append; None if the request was granted before, or has nothing to change.
@@ -61,7 +61,6 @@ class LedgerRequest(Protocol):
             LedgerError: An entry of the ledger contradicts the request.
             InputError: A required reason is missing, or a value is invalid.
         """
-        ...
 
 
 def checked_key(key: str) -> str:

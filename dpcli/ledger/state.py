@@ -66,7 +66,7 @@ class Run:
 
     @property
     def pipeline(self) -> Mapping[str, Any]:
-        """The tables of the pipeline."""
+        """The tables of the pipeline: {"privacy": {...}, "mechanism": [{...}, ...]}."""
         tables: Mapping[str, Any] = self.content["pipeline"]
         return tables
 
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The names of the pipeline's mechanisms."""
+        """The names of the pipeline's mechanisms, such as "counts + mean"."""
         return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
@@ -274,7 +274,7 @@ class LedgerState:
         return {name: max(value, Decimal(0)) for name, value in amounts.subtract(self.caps, self.spent).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
-        """Return whether a further cost fits within the caps."""
+        """Return whether a further cost fits within the caps, after what is spent."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def on_blocks(self, window: Sequence[str]) -> LedgerState:

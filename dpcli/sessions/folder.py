@@ -85,7 +85,7 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
 
 
 def missing_folders(folder: str) -> list[str]:
-    """Return the missing folders of a path, from the innermost to the outermost."""
+    """Return the missing folders of a path, from the innermost to the outermost: if only /a exists, /a/b/c gives ["/a/b/c", "/a/b"]."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):
         folders.append(place)

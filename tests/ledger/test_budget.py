@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -133,11 +134,9 @@ def test_one_of_many_threads_starts(books: dpcli.DatasetBudget) -> None:
         except LedgerError:
             pass
 
-    threads = [threading.Thread(target=begin) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as threads:
+        for _ in range(6):
+            threads.submit(begin)
     assert len(granted) == 1
 
 

@@ -80,7 +80,7 @@ class BlockFamily:
         return kind_named(self.by, self.names, self.count)
 
     def content(self) -> dict[str, Any]:
-        """Return the family as it is written in the opening entry."""
+        """Return the family as the opening entry states it, such as {"by": "day", "column": "date", "max_blocks": 1}."""
         content: dict[str, Any] = {"by": self.by, "column": self.column, "max_blocks": self.max_blocks}
         if self.names:
             content["names"] = list(self.names)

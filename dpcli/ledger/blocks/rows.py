@@ -45,7 +45,7 @@ class RowWindow:
 
     @property
     def words(self) -> str:
-        """The rows that are read, as a sentence."""
+        """The rows that are read, as a sentence: 'only rows whose "date" lies in ... are read'."""
         return f"only {self.which} are read"
 
     @property

@@ -79,16 +79,9 @@ def subcommand(name: str, *parameters: Callable[..., Any]) -> Callable[..., Any]
 
 @contextmanager
 def opened_ledger(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
-    """Yield the ledger of a dataset, and close it at the end.
+    """Yield the ledger of a dataset, as the arguments LEDGER and --dataset name it, and close it at the end.
 
-    Args:
-        ledger: Path or address of the ledger.
-        dataset: Name of the dataset, if the ledger contains several.
-        anchor: Path of an anchor file, which contains an earlier head of the chain. The entries must contain this head. None for no check.
-
-    Raises:
-        InputError: There is no such ledger or dataset.
-        LedgerError: The entries of the ledger do not contain the anchor.
+    If `anchor` is the path of an anchor file, an earlier head of the chain, LedgerError is raised if the entries do not contain this head.
     """
     from dpcli.ledger.stores.places import open_ledger
 

@@ -246,15 +246,10 @@ def opening_document(ledger: Ledger) -> Document:
 def with_quote(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
     """Return the document of a dry run with the answer of a ledger, which states whether the run would fit.
 
-    Args:
-        document: The document without the answer.
-        ledger: Path or URL of the ledger. If it is None, the document is returned unchanged.
-        dataset: Name of the dataset; None for the only dataset of the ledger.
-        run: The key under which the run may have been charged before. If it was, the run fits, because nothing more would be charged.
+    Without a ledger, the document is returned unchanged. If the run was charged before, under the key `run`, it fits, because nothing more
+    would be charged.
 
-    Raises:
-        LedgerError: The ledger cannot be read.
-        InputError: The dataset must be named, or the run states another unit or adjacency.
+    Raises LedgerError if the ledger cannot be read, and InputError if the dataset must be named, or the run has another unit or adjacency.
     """
     if ledger is None:
         return document

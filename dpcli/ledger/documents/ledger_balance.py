@@ -217,7 +217,7 @@ def blocks_words(state: LedgerState) -> str:
 
 
 def left_percent(remaining: Remaining) -> str:
-    """Return the remaining part of the cap in percent, rounded down."""
+    """Return what is left of the cap in percent, rounded down, such as "12.3 %"."""
     return f"{down(Decimal(repr(remaining.left)) * 100, 1)} %"
 
 

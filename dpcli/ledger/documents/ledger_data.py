@@ -26,7 +26,7 @@ LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as 
 
 
 def change_of(proposal: Proposal, state: LedgerState) -> str:
-    """Return the change that a proposal asks for, in words."""
+    """Return the change that a proposal asks for, in words: "a cap of epsilon 2.0 instead of 1.0"."""
     asks = proposal.asks
     match asks["kind"]:
         case "amend":
@@ -44,7 +44,7 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
 
 
 def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
-    """Return the answer to a request that became a proposal."""
+    """Return the answer to a request that became a proposal: what is proposed, until when, and how another person approves it."""
     raises_cap = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
     seen = ", who states whether an output was seen (--no-output-seen)" if raises_cap else ""
     return (
@@ -100,7 +100,7 @@ def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
 
 
 def quota_lines(state: LedgerState) -> tuple[str, ...]:
-    """Return a line for each quota whose share is below 1."""
+    """Return a line for each quota. A quota with the share 1 was removed, and has no line."""
     return tuple(
         ("warning: " if _is_alerting(state, quota) else "") + quota_words(state, quota)
         for quota in state.quotas.values()

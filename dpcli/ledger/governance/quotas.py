@@ -48,7 +48,7 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """The name of the quota within a sentence."""
+        """The name of the quota within a sentence: "the quota of ada", or "the quota of the team red"."""
         return f"the quota of {'' if self.of == 'person' else 'the team '}{self.name}"
 
     def limits(self, caps: amounts.Amounts) -> dict[str, Decimal]:
@@ -58,10 +58,8 @@ class Quota:
     def used(self, people: People, caps: amounts.Amounts, window: Sequence[str], by_block: bool) -> dict[str, Decimal]:
         """Return the total of each amount that the members have charged together.
 
-        Args:
-            people: The total charges of each person.
-            window: The blocks that count; all charged blocks if empty.
-            by_block: Whether the dataset has blocks. The result is then the largest total on one of the blocks.
+        `by_block` states whether the dataset has blocks. The result is then the largest total on one block of the window, or of all charged
+        blocks if the window is empty.
         """
         total: dict[str, Decimal] = {}
         for name in self.members:

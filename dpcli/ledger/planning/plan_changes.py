@@ -128,11 +128,9 @@ class FittingNumber(NamedTuple):
 
 
 def _largest(runs_with: Callable[[int], int | None], above: int) -> FittingNumber | None:
-    """Return the largest count from 1 to `above` - 1 with which all runs fit; None if there is none.
+    """Return the largest count from 1 to `above` - 1 with which all runs fit; None if there is none. With `above` they do not fit.
 
-    Args:
-        runs_with: Function that returns the number of all runs with a count; None if they do not all fit.
-        above: A count with which not all runs fit.
+    `runs_with` returns the number of all runs with a count; None if they do not all fit.
     """
     result, low, high = None, 0, above
     while high - low > 1:

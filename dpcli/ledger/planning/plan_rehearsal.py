@@ -256,7 +256,7 @@ class Offer:
 
 
 def offers(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[Offer]:
-    """Yield the request of each run in order."""
+    """Yield the request of each run in order, under the keys "run 1", "run 2", and so on."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables = [tables_of(run.pipeline) for run in priced]

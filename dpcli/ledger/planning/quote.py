@@ -47,7 +47,7 @@ class RequestedRuns(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The beginning of a sentence about the cost of the runs."""
+        """The beginning of a sentence about the cost of the runs: "it costs", or "3 runs cost"."""
         return "it costs" if self.runs == 1 else f"{self.runs} runs cost"
 
 
@@ -77,13 +77,10 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     of its quote. The other quotes then do not include its runs.
 
     Args:
-        url: Path or URL of the ledger.
         dataset: Name of the dataset; None for the only dataset of the ledger.
         pipelines: Each pipeline with the number of its runs.
 
-    Raises:
-        LedgerError: The ledger cannot be read.
-        InputError: The dataset must be named, or its name is invalid.
+    Raises LedgerError if the ledger cannot be read, and InputError if the dataset must be named, or its name is invalid.
     """
     with open_ledger(url, dataset) as ledger:
         answers = [_request_or_error(ledger, pipeline, runs) for pipeline, runs in pipelines]

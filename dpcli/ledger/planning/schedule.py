@@ -65,7 +65,7 @@ class Rhythm:
 
     @property
     def words(self) -> str:
-        """The rhythm as a file states it."""
+        """The rhythm as a file states it: "week", or "2 weeks"."""
         return self.unit if self.count == 1 else f"{self.count} {self.unit}s"
 
     def days(self, first: date) -> Iterator[date]:
@@ -187,7 +187,7 @@ class Trailing:
 
     @property
     def words(self) -> str:
-        """The window as a file states it."""
+        """The window as a file states it: "last 28 days"."""
         return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
 
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:

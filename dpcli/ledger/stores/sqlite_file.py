@@ -209,6 +209,6 @@ def key_in_entry(key: str) -> str:
 
 
 def schema_of(connection: Any) -> str:
-    """Return the definitions in a file, as text."""
+    """Return the definitions in a file, as text. The opening entry of each dataset states its hash."""
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
     return "\n".join(str(sql) for (sql,) in rows)

@@ -9,9 +9,9 @@ import pickle
 import random
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -213,11 +213,9 @@ def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: 
 def test_threads_share_a_run(tmp_path: Path) -> None:
     url, taken = opened(str(tmp_path / "l.db"), 5.0), []
     run = dpcli.rounds(written(tmp_path), url, "k", chunk=3)
-    threads = [threading.Thread(target=lambda: taken.extend(run.round().number for _ in range(6))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(4):
+            threads.submit(lambda: taken.extend(run.round().number for _ in range(6)))
     assert sorted(taken) == list(range(1, 25)) and len(keys(url)) == 8
 
 

@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,9 @@ def test_threads_get_one_release_of_a_round(url: str, tmp_path: Path) -> None:
             start.wait()
             found.extend(releases([lambda: one.release({index: np.ones(50_000) for index in range(20)}, 50_000)]))
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(4):
+                threads.submit(ask)
         assert len(found) == 1
 
 

@@ -57,7 +57,7 @@ class DeadlyTail:
 
 
 def killed(task: Callable[[], object]) -> bool:
-    """Whether a child that does it was killed; anything but that or a clean end fails."""
+    """Return whether a child process that calls `act` was killed. Any end except this and a clean one fails the test."""
     _, status = os.waitpid(started(lambda: task() and None), 0)
     code = os.waitstatus_to_exitcode(status)
     assert code in (0, -signal.SIGKILL)

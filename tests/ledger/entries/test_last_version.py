@@ -1,6 +1,6 @@
-"""Ledgers that the last version wrote (vectors/ledgers) are read, verified and charged, and databases upgraded.
+"""Tests of ledgers that the last version wrote (vectors/ledgers): they are read, verified and charged, and databases are upgraded.
 
-`fill` says what is in them. sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4;
+`fill` (versions.py) wrote them. sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4;
 postgres-7.sql is by pg_dump, of an owner who is no superuser.
 """
 

@@ -22,7 +22,7 @@ DECLARED = {"mode": "declared", "filter": "", "order": None, "slack": None, "dat
 
 
 def fill(url: str) -> None:
-    """What the vectors hold: every kind of entry, with and without blocks, adaptive and declared."""
+    """Write the ledgers of the vectors: every kind of entry, with and without blocks, in adaptive and declared mode."""
     with init(url, "visits", replace(USERS, fingerprint="f" * 64)) as ledger:
         ledger.spend(pure(0.1), "first", 0.0, "a first look")
         ledger.reserve(pure(0.2), "long", 0.0, "the night", FAR)
@@ -55,7 +55,7 @@ def fill(url: str) -> None:
 
 
 def restore(database: Database, dump: bytes) -> None:
-    """Run a dump as a superuser in place of the schema that is there, after the roles that it needs."""
+    """Replace the schema of a database by a dump, as a superuser, after creating the roles that it needs."""
     folder = programs()
     assert folder is not None
     assert b"dpcli" in dump

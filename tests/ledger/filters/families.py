@@ -34,7 +34,7 @@ def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: 
 
 
 def opening(found: LedgerTerms) -> LedgerState:
-    """A ledger in memory."""
+    """Return the state after an opening with these terms, without a store."""
     state = LedgerState(DATASET)
     content = {"kind": "open", "terms": found.content(), "caps": found.caps(found.epsilon), "who": "ana", "when": NOW, "dpcli": "0"}
     return after(state, content)

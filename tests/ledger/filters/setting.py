@@ -36,7 +36,7 @@ def run(epsilon: float = 0.01) -> Pipeline:
 
 
 def terms(epsilon: float = 1.0) -> LedgerTerms:
-    """A ledger in which epsilons add up to `epsilon`."""
+    """Return terms with the cap `epsilon`, under which epsilons add up."""
     return LedgerTerms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp", schema="0" * 64)
 
 
@@ -44,7 +44,7 @@ TABLES = tables_of(run())
 
 
 def past_guards(path: str, *statements: str | tuple[str, tuple[object, ...]]) -> None:
-    """What somebody does to a file with the sqlite3 shell, who puts the guards back."""
+    """Run statements on a file without its triggers, and create the triggers again, as one can with the sqlite3 shell."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in guards:
@@ -64,6 +64,6 @@ def charge(
     expires: str | None = None,
     window: Sequence[str] = (),
 ) -> Receipt:
-    """Charge `epsilon`, stated as a decimal: the ledger's own work without that of an accountant."""
+    """Charge the stated `epsilon`, a decimal. No accountant computes it."""
     cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
     return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why, expires, tuple(window)), key)

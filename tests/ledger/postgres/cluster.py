@@ -51,14 +51,14 @@ local all all trust
 
 
 def programs() -> Path | None:
-    """The newest server on this machine."""
+    """Return the folder of the newest PostgreSQL programs on this machine; None if there are none."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), key=lambda path: int(path.split("/")[4].split(".")[0]))
     first = found[-1] if found else shutil.which("initdb")
     return Path(first).resolve().parent if first else None
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here, None where there can."""
+    """Return why no server can run here; None if one can."""
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -136,7 +136,7 @@ def running() -> Iterator[Cluster]:
 
 
 def _roomy() -> str:
-    """Where the folder goes: the path of a socket may have 107 characters."""
+    """Return a folder whose path is short enough, as the path of a socket may have 107 characters."""
     try:
         found = os.statvfs(MEMORY)
     except OSError:
