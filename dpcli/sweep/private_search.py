@@ -67,10 +67,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
     """Return the best trial of a private search. The other trials and their number are removed.
 
     An interrupted search continues with the trials that were drawn at its start. A completed search is not repeated, because fresh trials
-    would be a further release.
-
-    Args:
-        ledger: Ledger that is charged for the whole search before the first trial.
+    would be a further release. The ledger is charged for the whole search before the first trial.
 
     Raises:
         Denied: The ledger refuses the search.
