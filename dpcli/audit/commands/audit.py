@@ -96,7 +96,7 @@ def command(
 
 @contextmanager
 def _hint_after_interrupt(path: str | None) -> Iterator[None]:
-    """Say on standard error, after Ctrl-C in the block, in which file the finished trials are stored, if in any. Raise the interrupt again."""
+    """Say on standard error, after Ctrl-C in the block, where the finished trials are stored, if anywhere. Raise the interrupt again."""
     try:
         yield
     except KeyboardInterrupt:
