@@ -127,9 +127,6 @@ class AuditSettings:
 def read_settings(data: bytes, path: str) -> AuditSettings:
     """Return the [audit] table of a file, or the default settings if the file has none.
 
-    Args:
-        path: Path of the file, for messages.
-
     Raises InvalidFile if the file has problems, each reported at its place.
     """
     table = section(data, path, "audit")

@@ -144,11 +144,7 @@ class Aggregator(ABC):
         """Return the answers to queries with these counts, (n, m). The weights, (n,), are as in `merge_releases`."""
 
     def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
-        """Return the comparisons of the queries with the threshold; () if there is no threshold.
-
-        Args:
-            largest: (n,) largest count of each query, which is compared with the threshold after noise.
-        """
+        """Return the comparisons of the largest count of each query, (n,), with the threshold; () if there is no threshold."""
         return ()
 
     @abstractmethod

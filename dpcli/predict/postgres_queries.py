@@ -78,10 +78,9 @@ class PostgresQueries:
         return current.taken + 1
 
     def _count(self, connection: Any, lock: bool = False) -> Count:
-        """Return the state of the count. Raises LedgerError if there is none, or it belongs to another session.
+        """Return the state of the count, locked until the end of the transaction if `lock` is set.
 
-        Args:
-            lock: Whether to lock the row until the end of the transaction.
+        Raises LedgerError if there is no count, or it belongs to another session.
         """
         if connection.execute(INSTALLED).fetchone() is None:
             raise LedgerError(f"{self._place}: {MISSING}")

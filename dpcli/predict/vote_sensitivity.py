@@ -91,14 +91,11 @@ class AnswerSensitivity:
         return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))
 
     def by_distance(self, counts: Counts, teachers: int) -> Array:
-        """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
+        """Return the largest local sensitivity of each query's cost, given (n, m) counts, within distance d = 0, 1, ... (n, teachers).
 
         The sensitivity is largest between q1 and q0. Votes are moved one by one until q is there: from the second label to the winner if q
         is above q0, and from the winner to the second label if q is below q1. The sensitivities of all queries are added up, and d teachers
         may change their votes on one query but not on another. The result is therefore the largest value over all distances up to d.
-
-        Args:
-            counts: (n, m) votes of `teachers` teachers for each of m labels.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)

@@ -101,11 +101,7 @@ def with_value(tables: Any, path: Path, value: Any) -> Any:
 
 
 def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> list[Setting]:
-    """Return every setting of the sweep, and add a finding for each invalid setting.
-
-    Args:
-        tables: Tables of a valid file.
-    """
+    """Return every setting of the sweep, and add a finding for each invalid setting. `tables` are those of a valid file."""
     try:
         if sweep.setting:
             settings = list(_single_settings(sweep, tables, findings))

@@ -143,8 +143,7 @@ class Pool:
 def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> MeasuredSweep:
     """Make every run of a sweep with public tuning. A run that ended earlier is not repeated if its file and data are unchanged.
 
-    Args:
-        ledger: Ledger that is charged for each run before it starts. A run that did not end is made and charged again.
+    The ledger is charged for each run before it starts. A run that did not end is made and charged again.
 
     Raises:
         Denied: The ledger refuses a run. The results of the runs before it are kept.

@@ -17,11 +17,7 @@ from dpcli.sessions.commands.ledger_options import charged_ledger
 
 
 def session_options(resume: str) -> Callable[..., Any]:
-    """Return a decorator that adds the argument FILE and the options of a session to a command.
-
-    Args:
-        resume: Help text of --resume.
-    """
+    """Return a decorator that adds FILE and the options of a session to a command. `resume` is the help of --resume."""
     return composed(
         click.argument("file"),
         click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and whether --ledger has room for it."),

@@ -36,11 +36,7 @@ def guarantee(account: Account) -> str:
 
 
 def statement(priced: PricedSession, summary: str, answers: Mapping[str, str]) -> str:
-    """Return the statement of a session as Markdown: a summary of the session, then the disclosure of its file.
-
-    Args:
-        answers: Answers for the keys of [disclosure] that the file does not set.
-    """
+    """Return the statement of a session as Markdown: its summary, then the disclosure of its file, with `answers` as in `disclosure_of`."""
     return f"{summary}\n\n{disclosure_of(priced, answers)}"
 
 

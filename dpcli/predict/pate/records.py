@@ -64,11 +64,7 @@ def records_by_teacher(pate: Pate, adjacency: Adjacency, path: str) -> list[Reco
 
 
 def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
-    """Return the records of a source, and all of its arrays by name. Raises InputError if they cannot be used.
-
-    Args:
-        extra: Names of further arrays to read.
-    """
+    """Return the records of a source, and its arrays by name, those in `extra` included. Raises InputError if they cannot be used."""
     place = f"{path}: pate.{key}"
     columns = read_records(source, path, pate.label, with_labels=True, extra=extra)
     inputs = inputs_of(columns, pate.shift, place)

@@ -78,7 +78,7 @@ def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseParameters:
     """The parameters of a release, which are fixed before any vote is read.
 
     Attributes:
@@ -94,7 +94,7 @@ class Release:
     failure: float
 
 
-def release_cost(release: Release) -> float:
+def release_cost(release: ReleaseParameters) -> float:
     """Return the Renyi divergence of the release at its order: the cost of Gaussian noise in proportion to the smooth sensitivity.
 
     It is infinite if sigma is so small that the cost overflows. Raises CannotCertify if the order is not between 1 and 1 / (2 beta).
@@ -108,7 +108,7 @@ def release_cost(release: Release) -> float:
     return (shift + change_of_scale) * (1.0 + COST_ROUNDING)
 
 
-def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
+def released_cost(cost: float, smooth: float, release: ReleaseParameters, normal: float) -> float:
     """Return the number D + c S + sigma S' Z that is released.
 
     Args:
@@ -125,7 +125,7 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
     return cost + c * s + release.sigma * s * (1.0 + c * math.expm1(release.beta)) * normal
 
 
-def raising_factor(release: Release) -> float:
+def raising_factor(release: ReleaseParameters) -> float:
     """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     denominator = 1.0 - z * release.sigma * math.expm1(release.beta)
@@ -207,19 +207,19 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     return Sanitised(float(line["rdp"]), float(line["release_rdp"]), float(line["order"]), float(line["failure"]))
 
 
-def _release(plan: VotingPlan) -> Release | None:
+def _release(plan: VotingPlan) -> ReleaseParameters | None:
     """Return the parameters of the release that the file asks for; None if it asks for none."""
     stated = plan.pate.sanitise
-    return None if stated is None else Release(stated.order, stated.beta, stated.sigma, stated.failure)
+    return None if stated is None else ReleaseParameters(stated.order, stated.beta, stated.sigma, stated.failure)
 
 
-def _digest(transcript: Transcript, release: Release) -> str:
+def _digest(transcript: Transcript, release: ReleaseParameters) -> str:
     """Return the SHA-256 of a session's name and the parameters of its release."""
     parameters = json.dumps(asdict(release), sort_keys=True)
     return hashlib.sha256((transcript.session.run + parameters).encode()).hexdigest()
 
 
-def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
+def _require_paid(plan: VotingPlan, release: ReleaseParameters, cost: float) -> None:
     """Raise InputError unless an entry of the file pays for the release, so that the file's epsilon includes its cost."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
     entry = next((mechanism for mechanism in plan.pipeline.mechanisms if mechanism.name == name), None)
@@ -231,7 +231,7 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
         )
 
 
-def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str | None:
+def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: ReleaseParameters) -> str | None:
     """Return the reason why an entry does not pay for the release; None if it pays.
 
     An account may use any of the stated orders, so that the entry must pay for the release at each of them.
@@ -250,7 +250,7 @@ def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) 
     return None
 
 
-def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Release) -> Array:
+def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: ReleaseParameters) -> Array:
     """Return the sensitivity of the session's cost at each distance. Raises CannotCertify, with the key, if it is not known."""
     try:
         return plan.aggregator.sensitivity(answered, largest, plan.pate.teachers, release.order)
@@ -258,7 +258,7 @@ def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Re
         raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
 
 
-def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: Release) -> Sanitised:
+def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: ReleaseParameters) -> Sanitised:
     """Draw the noise of the release, and return the released cost, rounded up."""
     from dpcli.random.streams import SystemStream
 

@@ -76,10 +76,7 @@ class ShardTuning:
 
 @contextmanager
 def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
-    """Start the processes in which models are fine-tuned.
-
-    Args:
-        side: Public side of this process, which is never given private data.
+    """Start the processes in which models are fine-tuned. `side` is the public side of this process, which gets no private data.
 
     Raises InputError if the public model has another content when it is built again.
     """
