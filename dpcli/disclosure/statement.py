@@ -18,8 +18,9 @@ from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
 from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
-from dpcli.disclosure.item_answers import at_most, charged_mechanisms, listing, stated_epsilon, window
+from dpcli.disclosure.item_answers import at_most, charged_mechanisms, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
+from dpcli.disclosure.mechanism_words import listing
 from dpcli.document.document import Passage
 from dpcli.document.short_numbers import few, short_percent_up
 from dpcli.mechanisms.neighbours import Adjacency

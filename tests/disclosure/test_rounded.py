@@ -12,7 +12,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
-from dpcli.disclosure.item_answers import parameters
+from dpcli.disclosure.mechanism_words import parameters
 from dpcli.document.short_numbers import MORE_IS_SAFER, rounded_key
 from dpcli.file.pipeline.read import parse
 from tests.cases import of_each
