@@ -84,12 +84,6 @@ def _print(chart: Chart, name: str) -> None:
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
-    """Return the chart in a format, as bytes if the format is binary.
-
-    Args:
-        width: Width in characters, for the terminal.
-        color: Whether to use color, for the terminal.
-        encoding: Encoding of the terminal.
-    """
+    """Return the chart in a format, as bytes if the format is binary. The other arguments describe the terminal."""
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)

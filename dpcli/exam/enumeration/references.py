@@ -504,12 +504,7 @@ DESCENTS = (
 
 
 def _selection(trials: dict[str, object], generating: Function) -> Reference:
-    """Return the reference of a selection among trials with Laplace noise.
-
-    Args:
-        trials: Keys of the distribution of the number of trials.
-        generating: Probability generating function of that distribution.
-    """
+    """Return the reference of a selection among trials with Laplace noise, whose number has this probability generating function."""
     trial = {"type": "laplace", "noise_multiplier": 1.0}
     return Reference(
         "repeat-and-select", {"mechanism": "trial", "trials": trials}, best_of_trials(generating), members={"trial": trial}
