@@ -146,12 +146,9 @@ def add_global_options(command: click.Command, root: click.Command) -> None:
 
 
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
-    """Return the parser of a command, changed so that an option that stores one value may be given only once.
+    """Return the parser that `make` makes (the method `make_parser` of the command), with options of one value that may be given only once.
 
     It reads two private attributes of click's parser, which click 8.1.7 to 8.5 have.
-
-    Args:
-        make: The method `make_parser` of the command.
     """
     parser = make(context)
     options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}

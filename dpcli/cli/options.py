@@ -101,10 +101,7 @@ global_options = composed(
 
 
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write, checked before anything is computed.
-
-    Raises InputError for "-", for a path that exists, and for a path in a folder that does not exist.
-    """
+    """Return the path of --write. Raises InputError at once for "-", for a path that exists, and for one in no existing folder."""
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (write ./- for a file of this name)")
     if path is not None and os.path.lexists(path):

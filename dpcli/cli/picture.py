@@ -1,7 +1,7 @@
 """The output of charts, to the terminal and to files. A *chart* is a picture before a chart format such as svg draws it (dpcli/document).
 
-Charts have formats of their own (CHART_FORMATS), which their -o names or the ending of its path. A command that prints a document as well
-separates the two kinds of -o by `split_pictures` in outputs.py.
+Charts have formats of their own (CHART_FORMATS). An output names one as FORMAT=PATH, or by the ending of its path. A command that also
+prints a document separates the two kinds of outputs by `split_pictures` in outputs.py.
 """
 
 from __future__ import annotations
@@ -84,12 +84,6 @@ def _print(chart: Chart, name: str) -> None:
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
-    """Return the chart in a format, as bytes if the format is binary.
-
-    Args:
-        width: Width in characters, for the terminal.
-        color: Whether to use color, for the terminal.
-        encoding: Encoding of the terminal.
-    """
+    """Return the chart in a format, as bytes if the format is binary. The other arguments describe the terminal."""
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)

@@ -1,8 +1,8 @@
 """The checks of `dpcli doctor`: facts about this machine, each with a verdict and advice.
 
 `examine` makes all of them: versions, SQLite, the file system, random numbers, the clock and git. A "fail" means that something that dpcli
-needs is broken here, such as a file system that loses committed entries. An optional part that is missing is "absent". A check must not
-break what it examines: it writes only temporary files.
+needs is broken here, such as an SQLite that refuses the settings of ledgers. A risk, such as a network file system, is a "warn", and an
+optional part that is missing is "absent". A check must not break what it examines: it writes only temporary files.
 """
 
 from __future__ import annotations

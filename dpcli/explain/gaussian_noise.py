@@ -1,7 +1,7 @@
 """Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs.
 
-lookup.py prints them for words such as plrv and sigma. Their numbers are computed by the functions that accounts use, and never written by
-hand. The *classical* calibration is sqrt(2 ln(1.25/delta)) / epsilon, proved below epsilon = 1; the *analytic* one is the smallest sigma.
+lookup.py prints them for words such as plrv and sigma. Their numbers are computed when they are printed. The *classical* calibration is
+sigma = sqrt(2 ln(1.25/delta)) / epsilon, proved below epsilon = 1; the *analytic* one is the smallest sigma that is (epsilon, delta)-DP.
 """
 
 from __future__ import annotations

@@ -89,10 +89,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | UnreadableBase:
-    """Return the base of one file from its content at the revision.
-
-    Raises InputError if the content is a Git LFS pointer, or if the account cannot be computed.
-    """
+    """Return the base of one file from its content. Raises InputError for a Git LFS pointer, or if the account cannot be computed."""
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 

@@ -226,7 +226,7 @@ def level_problems(caps: Caps) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class SharedCaps:
-    """Caps on the sum over all files of some datasets: a [[together]] table of the policy, or --max-together."""
+    """Caps on the sum over all files of some datasets."""
 
     datasets: Annotated[
         tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all these datasets are added up")

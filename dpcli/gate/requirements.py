@@ -330,12 +330,7 @@ def statement_conditions(
 
 
 def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside) -> dict[str, str]:
-    """Return the current cap in words, such as `the policy's 3.0`, for each cap of the earlier version that a current cap implies.
-
-    Args:
-        terms: The terms of the file at the base.
-        written: The current file with its own caps.
-    """
+    """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies."""
     caps, delta = caps_in_force(written, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}

@@ -195,12 +195,9 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
 
 
 def _width(kind: BlockKind, stated: Sequence[str]) -> int:
-    """Return the number of different blocks in a window.
+    """Return the number of different blocks in the items of a window, each of which is one block or a range FIRST..LAST.
 
     It is 0 if a block is not of this kind, if a range ends before it starts, or if there are more than `MOST_IN_WINDOW` blocks.
-
-    Args:
-        stated: The items of the window. Each item is one block, or a range FIRST..LAST.
     """
     ranks: set[int] = set()
     for item in stated:

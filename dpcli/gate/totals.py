@@ -105,10 +105,7 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
 
 
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
-    """Yield the files that name one of the datasets.
-
-    Raises InputError if a file cannot be read, or the name of its dataset only looks like one of the names.
-    """
+    """Yield the files that name one of the datasets. Raises InputError for an unreadable file or a name that only looks the same."""
     skeletons = {skeleton(name) for name in caps.datasets}  # names that look the same have the same skeleton
     members = [member for member in judged if skeleton(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
@@ -159,8 +156,7 @@ def _account_of_members(
 ) -> Account:
     """Return the account of all runs of the members, at the delta of the cap or the smallest delta of the members.
 
-    Raises:
-        InputError, CannotCertify, NotRepresentable: The sum cannot be computed.
+    Raises InputError, CannotCertify or NotRepresentable if the sum cannot be computed.
     """
     parts: list[tuple[Pipeline, int]] = []
     deltas: list[float | None] = []

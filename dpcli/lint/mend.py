@@ -231,10 +231,7 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> MendedText | None:
-    """Replace epochs that are no whole number of steps by the number of steps that is charged (DP117).
-
-    Return None if there are no such epochs, if the text contains "calibrate", or if it has no privacy cost.
-    """
+    """Replace fractional epochs by the steps that are charged (DP117). Return None if there are none, or if nothing can be charged."""
     try:
         pipeline = parse(text.encode(), path)
         cost = _cost(pipeline)

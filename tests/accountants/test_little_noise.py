@@ -21,10 +21,11 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.solved_keys import NOISE_KEYS
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawn_files import Drawing, text_of
+from dpcli.exam.drawn_files import Drawing
 from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureLoss, MixtureRemoveLoss, MixtureReplaceLoss
@@ -59,7 +60,7 @@ def little(kind: str, source: Random, drawing: Drawing, adjacency: Adjacency) ->
     sampling = drawing.sampling(privacy, source.choice(["none", "poisson"]))
     base = {"name": "base", "type": "gaussian", "noise_multiplier": 0.2}
     entry = {"name": "it", "type": kind, **keys, "sampling": sampling, "steps": source.randint(1, 10)}
-    text = text_of({"format": 1, "privacy": privacy, "mechanism": [*([base] if "base" in str(keys) else []), entry]})
+    text = toml_text({"format": 1, "privacy": privacy, "mechanism": [*([base] if "base" in str(keys) else []), entry]})
     with suppress(InputError):
         return tuple((charge.mechanism, charge.count) for charge in resolve(parse(text.encode(), "it.toml")))
     return None

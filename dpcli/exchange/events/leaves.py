@@ -76,10 +76,7 @@ def _noise_fields(name: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
 
 
 def _require_one_record(event: EventTree, change: RecordChange) -> None:
-    """Raise InputError if a unit may contribute several records.
-
-    The sensitivity in the file is that of a unit, and the sensitivity in the event is that of a record.
-    """
+    """Raise InputError if a unit may contribute several records: a sensitivity is that of a unit in a file, of a record in an event."""
     if change.contributions > 1:
         raise event.refused(
             "its sensitivity is that of one record, not of several records of a unit: expected no max_contributions above 1"

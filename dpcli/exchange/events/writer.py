@@ -109,11 +109,7 @@ class EventWriter:
         return EventTree(event, {field: value for field, value in fields.items() if value is not None})
 
     def _all_steps(self, entry: Entry, inner: EventTree) -> EventTree:
-        """Return the event of all steps of an entry.
-
-        Args:
-            inner: Event of one step on all of the data.
-        """
+        """Return the event of all steps of an entry, given the event of one step on all of the data."""
         step, sampling, runs = inner, entry.sampling, entry.runs(self.size)
         if isinstance(sampling, Unsampled | None):
             count = runs.steps_at(None)

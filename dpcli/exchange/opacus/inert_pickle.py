@@ -221,12 +221,7 @@ class _Machine:
 
 
 def _named(name: str) -> Global:
-    """Return a Global for the name `module attribute`.
-
-    Raises:
-        ValueError: This is no name.
-        InputError: The name does not occur in checkpoints of tensors.
-    """
+    """Return a Global for the name `module attribute`. Raises ValueError if this is no name, and InputError if the name is not KNOWN."""
     if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # other data may begin like a pickle
         raise ValueError
     if not KNOWN.fullmatch(name):

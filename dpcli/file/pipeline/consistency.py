@@ -66,11 +66,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 
 
 def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
-    """Yield the problems of [privacy].
-
-    Args:
-        has_only_queries: Whether all mechanisms come from queries, which bound the contributions of a unit by other keys.
-    """
+    """Yield the problems of [privacy]. Queries bound the contributions of a unit by their own keys, so `has_only_queries` spares some."""
     if privacy is None:
         return
     if privacy.dataset is not None:

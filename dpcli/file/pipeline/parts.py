@@ -90,12 +90,7 @@ def _runs_others(entry: Entry) -> bool:
 
 
 def _part_problem(owner: Entry, name: str, part: Entry | None, names: Collection[str]) -> str | None:
-    """Return the reason why the entry with this name cannot be a part of `owner`; None if it can.
-
-    Args:
-        part: The entry; None if it cannot be read.
-        names: The names of all entries.
-    """
+    """Return the reason why the entry with this name cannot be a part of `owner`; None if it can. `part` is None if it cannot be read."""
     if name == owner.name:
         return "its own name"
     if name not in names:

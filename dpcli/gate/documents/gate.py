@@ -283,10 +283,7 @@ def _check(path: str, condition: Condition) -> Check:
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Yield a finding for each condition that does not pass, and the lint findings that are not conditions.
-
-    If a file cannot be read and its errors have lines, these errors replace the condition "file".
-    """
+    """Yield a finding for each condition that does not pass (errors with lines replace the condition "file"), and other lint findings."""
     names = {condition.name for condition in file.conditions}
     has_errors = any(
         diagnostic.line > 0 and diagnostic.severity == "error" and diagnostic.rule not in names for diagnostic in file.diagnostics
