@@ -107,7 +107,7 @@ def test_a_gaussian_with_randomised_responses(mu: float, e0: float, count: int, 
 
 
 def profile(mu: float, epsilon: float) -> float:
-    """delta of a mu-Gaussian at any epsilon; at negative ones by delta(-e) = 1 - e^-e (1 - delta(e))."""
+    """Return delta of a mu-Gaussian at any epsilon; at negative ones by delta(-e) = 1 - e^-e (1 - delta(e))."""
     if epsilon >= 0.0:
         return gaussian_delta(mu, epsilon)[1]
     return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(mu, -epsilon)[1])
@@ -173,7 +173,7 @@ def test_what_cannot_be_a_bound_is_an_internal_error() -> None:
 
 @pytest.mark.parametrize(("rate", "noise", "delta"), [(0.01, 1.0, 1e-6), (1e-6, 1.0, 1e-8), (0.9, 0.3, 1e-30), (0.1, 20.0, 1e-9)])
 def test_one_step_by_its_tails(rate: float, noise: float, delta: float) -> None:
-    """Against the hockey stick of forty digits, in the worse direction."""
+    """The oracle is the hockey-stick divergence in high precision, in the worse direction."""
     bound = ExactProfile(((sampled(rate, noise), 1),)).epsilon(delta)
     assert bound.lower is not None
     above, below = (
@@ -291,7 +291,7 @@ LIMITS: tuple[tuple[str, Step], ...] = (
 @pytest.mark.parametrize("exponent", by_tier(9.0, 8.5, 10.0))
 @pytest.mark.parametrize("kind", LIMITS, ids=lambda kind: kind[0])
 def test_10_to_the_20_tiny_steps_are_a_gaussian(kind: tuple[str, Step], exponent: float) -> None:
-    """By the central limit theorem, to about the rate: the rounding of one step's loss is not multiplied by the steps."""
+    """The central limit theorem holds to about the rate. The rounding of one step's loss is not multiplied by the steps."""
     seed = Random().getrandbits(32)
     random = Random(seed)
     for _ in range(3):

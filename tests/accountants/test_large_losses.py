@@ -47,7 +47,7 @@ def asked(setting: Setting) -> Bound:
 
 
 def one_step(kind: type[SampledGaussian], mu: float, rate: float, spacing: float, cells: int) -> np.ndarray:
-    """P of one step's loss on a lattice from -cells to 2 cells, each outcome divided between two points so that P and Q keep their masses.
+    """Return P of one step's loss on a lattice from -cells to 2 cells; each outcome is divided between two points, which keeps P and Q.
 
     Losses beyond the lattice are put on its ends: they are far less likely than those that decide.
     """

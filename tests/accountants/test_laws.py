@@ -305,7 +305,7 @@ def test_a_composed_entry_charges_its_members_once() -> None:
 @pytest.mark.long
 @given(log_uniform(-0.3, 1.5), log_uniform(-4.0, -0.05), counts, deltas)
 def test_fixed_size_lies_between_poisson_and_none(noise: float, rate: float, steps: int, delta: float) -> None:
-    """Under replace-one: its ternary bound covers the Poisson pair as well, and joint convexity keeps it below the unsampled mechanism."""
+    """Under replace-one, the ternary bound covers the Poisson pair too, and joint convexity keeps it below the unsampled mechanism."""
     fixed = pipeline(
         entry("gaussian", steps=steps, rate=rate, scheme="fixed-size", noise_multiplier=noise), adjacency="replace-one"
     )

@@ -104,7 +104,7 @@ def delta_of(composed: tuple[Array, Array, float], epsilon: float) -> float:
 
 
 def disagreements(ways: list[tuple[Losses, ...]], delta: float, low: float, high: float) -> Iterator[str]:
-    """By sums over a grid: delta at `high` is at most delta, at `low` at least that, in the worse direction of the best way."""
+    """Yield what sums over a grid contradict: delta at `high` is at most `delta`, and at `low` at least `delta`."""
     if high > 0.0:
         least = min(max(delta_of(summed(losses, up=False), high) for losses in sides) for sides in ways)
         if least > delta * (1.0 + 1e-4) + 1e-12:
@@ -132,7 +132,7 @@ def wrong(steps: Steps, delta: float) -> Iterator[str]:
 
 
 def mixed(source: Random) -> Steps:
-    """Steps of Gaussian noise on a random contribution 10 to 60 times as large, under either relation."""
+    """Draw steps of Gaussian noise on a random contribution 10 to 60 times as large, under either relation."""
     reach = 10.0 ** source.uniform(1.0, 1.8)
     shifts = sorted({reach, *(reach * source.uniform(0.01, 1.0) for _ in range(source.randint(0, 3)))})
     weights = [10.0 ** source.uniform(-6.0, 0.0) for _ in shifts]
@@ -180,7 +180,7 @@ def test_a_contour_starts_from_the_cgf_and_no_bound_on_it(pair: Callable[[Mixtur
 
 
 def test_a_bulk_without_mass_is_not_taken_off() -> None:
-    """At a large tilt what lies below the level has next to no mass: what is left is all there is."""
+    """At a large tilt, what lies below the level has next to no mass, so that taking it off changes nothing."""
     mixture = Mixture(-math.inf, (math.log(0.25), math.log(0.75)), (3.0, 20.0))
     whole = MixtureRemoveLoss(mixture).tilted(4.0)
     with np.errstate(all="ignore"):

@@ -44,7 +44,7 @@ def test_published_rdp(noise: float, rate: float | None, steps: int, published: 
 
 
 def test_unsampled_rdp_is_the_best_real_order() -> None:
-    """Of the line D_a = rho a, in thirty digits on a grid so fine that its own error is below 1e-8."""
+    """The oracle minimises over a grid of orders, for D_a = rho a; the grid's own error is below 1e-8."""
     rho = 60 / (2 * 1.12**2)
     exact = min(
         rho * (1 + z) + math.log(z / (1 + z)) + (math.log(1e5) - math.log(1 + z)) / z

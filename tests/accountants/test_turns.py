@@ -112,6 +112,6 @@ def test_an_expansion_is_counted_and_made_once(kind: type[PoissonSampled] | type
 
 @pytest.mark.parametrize("delta", [0.1, 1e-6])
 def test_a_lone_entry_is_all_of_what_is_spent(delta: float) -> None:
-    """Also where the winner's currency has no finite number for it."""
+    """This holds even if the currency of the winning accountant has no finite number for the entry."""
     for keys in ({"epsilon": 1.0, "delta": 1e-7}, {"epsilon": 30.0, "delta": 1e-9}):
         assert account(pipeline(entry("approx-dp", **keys), delta=delta)).shares == (1.0,)

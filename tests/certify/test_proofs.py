@@ -148,7 +148,7 @@ def test_a_certificate_of_other_mechanisms_is_refused(key: str, value: Any) -> N
 
 
 def test_numbers_are_those_of_the_file() -> None:
-    """As decimals: 1.1 is 11/10, and not the double next to it."""
+    """A certificate states decimals: 1.1 is 11/10, and not the double next to it."""
     (part,) = prove(pipeline(gaussian("0.004", "1.1", 15_000))).certificate["parts"]
     assert (part["mu_squared"], part["rate"], part["count"]) == ("100/121", "1/250", 15_000)
 
@@ -202,7 +202,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_checker_shares_nothing_with_what_it_checks() -> None:
-    """It imports flint and the standard library; the search for plans no module of dpcli either."""
+    """The checker imports flint and the standard library alone, and the search for plans imports no module of dpcli either."""
     assert {name for name in imported(CHECKER) if name not in sys.stdlib_module_names} == {"flint"}
     assert not any(name.startswith("dpcli") for name in imported(CHECKER.with_name("proof_search.py")))
 
@@ -246,7 +246,7 @@ def test_what_has_no_pair_is_refused() -> None:
 
 @pytest.mark.long
 def test_groups_and_units() -> None:
-    """What several records cost has the accountants' pair too."""
+    """Several records have the accountants' pair too, so that the proved epsilon is the headline and there is a lower bound."""
     for adjacency in ("add-remove", "replace-one"):
         proof = prove(pipeline(gaussian("0.01", "4.0", 200), adjacency=adjacency, records=3))
         assert proof.epsilon == proof.headline

@@ -71,7 +71,7 @@ PROJECTED_IN_TURN = {
 
 
 def test_the_tables_of_the_paper_are_reproduced() -> None:
-    """To the three printed decimals; with a set, at most the printed number, and not far below it."""
+    """mu has the three printed decimals. With a bounded set it is at most the printed number, and not far below it."""
     for steps, row in FULL_BATCHES.items():
         for printed, loss in zip(row, (0.08, 0.04, 0.02, 0.01, 0.005), strict=True):
             assert abs(mu(noise_multiplier=10.0, strong_convexity=loss, iterations=steps) - printed) < 5.01e-4, (steps, loss)
@@ -109,7 +109,7 @@ def test_a_bounded_set_costs_no_more_than_in_the_papers() -> None:
 
 
 def least_shifts(c: float, batches: int, steps: int, place: int, diameter: float) -> float:
-    """The least sum of squared shifts, by the concave curve over all steps, for every tau and a record at any place of a pass."""
+    """Return the least sum of squared shifts, by the concave curve over all steps, for every tau and a record at any place of a pass."""
     least = math.inf
     for tau in range(steps if diameter < math.inf else 1):
         points = [(0.0, 0.0)]
@@ -129,7 +129,7 @@ def least_shifts(c: float, batches: int, steps: int, place: int, diameter: float
 
 
 def test_no_other_shifts_are_better() -> None:
-    """And none is needed for a record at another place, or for a pass that ends early."""
+    """A record at another place, or a pass that ends early, needs no other shifts either."""
     seed = np.random.SeedSequence().entropy
     rng = np.random.default_rng(seed)
     for _ in range(40):
@@ -171,7 +171,7 @@ DRAWN: dict[str, Any] = {**STEP, "drawn": "poisson", "inclusion": 0.01, "strong_
 
 
 def epsilons(neighbours: Neighbours, accountant: str = "exact", **keys: Any) -> list[float]:
-    """Epsilon at delta 1e-6 of all sampled steps, and of the last ones after a Gaussian."""
+    """Return epsilon at delta 1e-6 of all sampled steps, and of the last ones after a Gaussian."""
     mechanism = LastIterateSpec(**{**DRAWN, **keys}).resolve(neighbours)
     profiles = [load(ACCOUNTANTS[accountant]).compose(((way, 1),)) for way in mechanism.dominating()]
     return [profile.epsilon(1e-6).upper for profile in profiles]

@@ -153,7 +153,7 @@ def test_refusals(spec: Spec, neighbours: Neighbours, words: str) -> None:
 
 
 def chain(size: int, length: int, seed: int) -> list[Array]:
-    """Output distributions along a chain of `length` single changes."""
+    """Return output distributions along a chain of `length` single changes."""
     rng = np.random.default_rng(seed)
     logs = rng.uniform(0.0, 2.0, size) + np.cumsum(rng.uniform(-0.7, 0.7, (length + 1, size)), axis=0)
     return [row / row.sum() for row in np.exp(logs)]

@@ -47,7 +47,7 @@ def curves(mechanism: RandomAllocation) -> tuple[FiniteOutcomes, FiniteOutcomes]
 
 
 def two_bins(mu: float, gamma: float) -> tuple[float, float]:
-    """E[(R - gamma)+] and E[(1 - gamma R)+] for R = (Y + Y')/2, log-normal of mean 1: Black-Scholes inside an integral."""
+    """Return E[(R - gamma)+] and E[(1 - gamma R)+] for R = (Y + Y')/2, log-normal of mean 1: Black-Scholes inside an integral."""
 
     def call(strike: float) -> float:
         if strike <= 0.0:
@@ -202,7 +202,7 @@ def test_more_bins_never_cost_more(inner: Mechanism) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("mu", [1e-12, 1e-6, 1e-3, 15.0, 33.0, 1e3])
 def test_extreme_noise(mu: float) -> None:
-    """Too much noise for a lattice, or too little, costs at most one unsampled step; 37 = 100101 bins make sums of unequal size."""
+    """With too much or too little noise for a lattice, the cost is at most one unsampled step's. 37 = 100101 bins make unequal sums."""
     for delta in (1e-9, 1e-5, 0.1):
         found, whole = SymmetricAllocation(Gaussian(mu), 37).approx_dp(delta), Gaussian(mu).approx_dp(delta)
         assert 0.0 <= found <= whole
@@ -259,7 +259,7 @@ def test_negative_powers_by_quadrature(mu: float) -> None:
 
 @pytest.mark.parametrize("kind", [SymmetricAllocation, RandomAllocation])
 def test_the_renyi_curve_covers_the_pair(kind: type[RandomAllocation]) -> None:
-    """At the orders where the lattice's own moment is finite in practice, it is at most a little above the bound."""
+    """The lattice's own moment is at most a little above the bound, at orders where the moment is finite in practice."""
     for loss in kind(Gaussian(0.7), 40).losses():
         pair = loss.outcomes()
         assert pair is not None
@@ -274,7 +274,7 @@ def hockey_stick(p: dict[tuple[int, ...], float], q: dict[tuple[int, ...], float
 
 
 def allocation_of(high: float, low: float, subsets: list[tuple[int, ...]], steps: int) -> dict[tuple[int, ...], float]:
-    """Probabilities of binary outcomes where the steps of a random subset show 1 with probability `high`, others with `low`."""
+    """Return the law of binary outcomes: the steps of a random subset show 1 with probability `high`, and the others with `low`."""
     table = {}
     for x in itertools.product((0, 1), repeat=steps):
         total = 0.0
@@ -301,7 +301,7 @@ def test_k_of_t_is_bounded_by_k_blocks(steps: int, k: int) -> None:
 
 
 def renyi(p: list[np.ndarray], q: list[np.ndarray], order: float) -> float:
-    """Of two uniform mixtures of unit Gaussians in the plane, by a fine sum."""
+    """Return the Renyi divergence of two uniform mixtures of unit Gaussians in the plane, by a fine sum."""
     axis = np.arange(-14.0, 14.0, 0.05)
     x, y = np.meshgrid(axis, axis)
 

@@ -194,7 +194,7 @@ def test_sampled_randomized_response_is_not_priced_under_zero_out() -> None:
 def test_a_curve_that_is_stated_up_to_an_order_is_sampled_up_to_it(
     sampled: type[PoissonSampled] | type[PoissonReplaced], most: int, rate: float
 ) -> None:
-    """As the whole curve is, at whole orders; beyond the last one nothing is known."""
+    """At whole orders the result is that of the whole curve. Beyond the last stated order nothing is known."""
     whole = Gaussian(0.7)
     orders = tuple(float(order) for order in range(2, most + 1))
     stated = Renyi(orders, tuple(0.5 * 0.49 * order for order in orders))

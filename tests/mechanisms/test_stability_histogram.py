@@ -97,7 +97,7 @@ def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypa
 
 
 def separately(mechanism: Mechanism) -> Mechanism:
-    """The same histogram, at the sum of what the noise and the own keys cost."""
+    """Return the histogram at the sum of two prices: that of the noise, and that of keys which only the unit holds."""
     return mechanism.dominating()[0]
 
 
@@ -115,7 +115,7 @@ def test_noise_and_own_keys_are_not_both_charged() -> None:
      ({"scale": 0.4, "threshold": 30, "max_groups": 2, "max_rows": 2}, "replace-one")],
 )  # fmt: skip
 def test_little_noise_on_few_keys_has_a_cost(keys: dict[str, float], adjacency: str) -> None:
-    """Where a share of a cell exceeded 1 by rounding, a mass was below 0, and its logarithm no number."""
+    """A share of a cell once exceeded 1 by rounding. A mass was then below 0, and its logarithm no number."""
     text = "".join(f"{key} = {value}\n" for key, value in keys.items())
     head = f'format = 1\n[privacy]\nunit = "example"\nadjacency = "{adjacency}"\ndelta = 1e-2\n'
     result = account(parse(f'{head}[[mechanism]]\nname = "h"\ntype = "stability-histogram"\n{text}'.encode(), "h.toml"))

@@ -111,7 +111,7 @@ def test_conversions_hold_for_random_pairs(size: int, order: float, log10_delta:
 @of_each("delta", [0.5, 1e-2, 1e-5, 1e-12, 1e-100, 1e-300])
 @of_each("rho", [1e-12, 1e-4, 0.05, 0.81, 10.0, 1e5])
 def test_zcdp_epsilon_is_the_best_order(rho: float, delta: float) -> None:
-    """Against the minimum over a fine grid in thirty digits; never below it by more than rounding."""
+    """The oracle is the minimum over a fine grid in thirty digits; the result is never below it by more than rounding."""
     with mp.workdps(30):
 
         def bound(z: mp.mpf) -> mp.mpf:

@@ -44,14 +44,14 @@ EPSILONS = np.linspace(-0.5, 2.0, 41) + 0.0003
 
 
 def curve(lattice: Lattice, epsilons: np.ndarray) -> np.ndarray:
-    """The hockey-stick divergence of a lattice, by its definition."""
+    """Return the hockey-stick divergence of a lattice, by its definition."""
     at = lattice.spacing * (lattice.start + np.arange(len(lattice.weights)))
     mass = lattice.weights * np.exp(lattice.log_scale - lattice.tilt * at)
     return np.array([lattice.infinite + (mass * np.maximum(-np.expm1(epsilon - at), 0.0)).sum() for epsilon in epsilons])
 
 
 def bounds(lattice: Lattice, epsilons: np.ndarray, infinite: float = 0.0) -> np.ndarray:
-    """The lattice's bounds on the true curve, from below and from above."""
+    """Return the lattice's bounds on the true curve, from below and from above."""
     grid = GridCurve(lattice, 0.0, infinite)
     return np.array([grid.delta(epsilon) for epsilon in epsilons.tolist()]).T
 

@@ -46,13 +46,13 @@ def test_one_valley_is_found_to_its_bottom(centre: float, width: float) -> None:
 
 @given(st.lists(st.tuples(st.floats(3.5, 6.0), st.floats(0.0, 1.0)), min_size=2, max_size=4))
 def test_the_deepest_of_several_valleys_is_found(steps: list[tuple[float, float]]) -> None:
-    """Where each is wide enough to be seen from points a factor of 2 apart, a factor e from bottom to ridge, and above z = 1/64."""
+    """Each valley is wide enough to be seen from points a factor of 2 apart: a factor e from bottom to ridge, and above z = 1/64."""
     valleys = list(
         zip(itertools.accumulate((step for step, _ in steps), initial=-4.0), (depth for _, depth in steps), strict=False)
     )
 
     def f(z: Array) -> Array:
-        """On ground so high that nowhere is twice as high: there the search would stop."""
+        """Return the valleys on high ground. The search would stop where a value is twice the least one."""
         return np.asarray(100.0 + np.min([depth + np.abs(np.log(z) - centre) for centre, depth in valleys], axis=0))
 
     assert least_over_orders(f)[1] <= 100.0 + min(depth for _, depth in valleys) + 1e-4
@@ -102,7 +102,7 @@ def test_sampled_pure_mechanisms(
 
 
 def test_orders_that_are_useless_are_not_looked_at() -> None:
-    """Where the divergence alone is more than the best value so far, larger orders, which cost the most, are left alone."""
+    """If the divergence alone exceeds the best value so far, larger orders, which cost the most, are not evaluated."""
     asked: list[float] = []
 
     def bound(z: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Worst hockey-stick curves, and pairs made from curves (numerics/grid/hockey_stick.py).
+"""Worst hockey-stick curves (numerics/grid/choice_curve.py), and pairs made from curves (numerics/grid/hockey_stick.py).
 
 `choice_curve`: the worst curve of choices of bounded range, each made from the answers before it, against enumerated trees of choices,
 closed forms for one and two choices, and the recursion itself. `symmetric_pair`: a pair from upper bounds on a curve. Whatever the bounds
@@ -17,7 +17,8 @@ from scipy import optimize, stats
 from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.grid.hockey_stick import _one_more, choice_curve, symmetric_pair
+from dpcli.numerics.grid.choice_curve import _one_more, choice_curve
+from dpcli.numerics.grid.hockey_stick import symmetric_pair
 from dpcli.numerics.tails import log_deltas, single_log_delta
 from tests.choices import height, tree
 
@@ -46,7 +47,7 @@ def test_one_choice_has_its_closed_form(epsilon: float) -> None:
 
 
 def worst_of_two(epsilon: float, x: float) -> float:
-    """sup over w of the chord of the closed form, by a search over all of it."""
+    """Return the supremum over w of the chord of the closed form, by a search over all w."""
 
     def one(s: float) -> float:
         inside = (math.exp(0.5 * epsilon) - math.sqrt(s)) ** 2 / math.expm1(epsilon)
@@ -73,7 +74,7 @@ def test_two_choices_are_the_worst_two(epsilon: float) -> None:
 
 
 def fixed(epsilon: float, count: int, t: float, x: float) -> float:
-    """delta at x of `count` choices that all have losses t and t - epsilon."""
+    """Return delta at x of `count` choices that all have losses t and t - epsilon."""
     high = math.expm1(epsilon - t) / (math.expm1(epsilon) * math.exp(-t))
     k = np.arange(count + 1)
     losses = k * t + (count - k) * (t - epsilon)

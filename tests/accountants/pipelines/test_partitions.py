@@ -91,7 +91,7 @@ def stated_both_ways(kind: str) -> Iterator[Spec]:
 
 
 def parted(*entries: Entry) -> Pipeline:
-    """The first entry reads all records; each other one a part of its own."""
+    """Return the pipeline whose first entry reads all records, and each other one a part of its own."""
     common, *parts = entries
     inside = tuple(replace(entry, partition=PartitionKey("region", entry.name)) for entry in parts)
     return Pipeline(replace(Privacy(Adjacency.ADD_REMOVE), delta=1e-5), (common, *inside))

@@ -37,7 +37,7 @@ COLUMNS = {
 
 
 def patterns(steps: int, separation: int, participations: int) -> Iterator[tuple[int, ...]]:
-    """Every way to take part at most so often, at least so far apart."""
+    """Yield the steps of each way to take part at most `participations` times, at least `separation` steps apart."""
     for count in range(1, participations + 1):
         for chosen in itertools.combinations(range(steps), count):
             if all(b - a >= separation for a, b in itertools.pairwise(chosen)):
@@ -63,7 +63,7 @@ def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
 @pytest.mark.long
 @of_each("steps", [*range(1, 13), 15, 17])
 def test_tree_is_the_worst_pattern(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what stands in its place for many participations is no less."""
+    """Beyond SEARCHED participations a bound replaces the search, and is no less."""
     encoder = tree(steps)
     for separation, participations in itertools.product((1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 12)):
         if steps > 12 and separation < 3 < participations:

@@ -38,7 +38,7 @@ Outcomes = tuple[Array, Array]  # masses under P, losses
 
 
 def outcomes(sigma: float, shift: tuple[int, ...]) -> Outcomes:
-    """Every point of a box around the noise, coordinate by coordinate; sums of what is not negative, so that digits are kept."""
+    """Return the masses and losses of every point of a box around the noise, coordinate by coordinate."""
     mass, loss = np.ones(1), np.zeros(1)
     x = np.arange(-math.ceil(11.0 * sigma) - 1, math.ceil(11.0 * sigma) + 2)
     one = np.exp(-(x**2) / (2.0 * sigma**2))
@@ -123,7 +123,7 @@ def test_shifts_may_change_from_one_release_to_the_next(case: int) -> None:
 
 
 def _merged(found: Outcomes, sigma: float) -> Outcomes:
-    """Outcomes of one loss joined; those that are too rare to matter left out."""
+    """Return the outcomes with equal losses merged, and without those that are too rare to matter."""
     units = np.round(found[1] * 2.0 * sigma**2).astype(int)
     losses, place = np.unique(units, return_inverse=True)
     mass = np.bincount(place, weights=found[0])
@@ -271,7 +271,7 @@ def test_vectors_of_every_norm_and_steps() -> None:
 
 @pytest.mark.nightly
 def test_epsilon_does_not_jump_with_sigma() -> None:
-    """At one ratio, over every change of the method; no bound is above the next by more than both intervals allow."""
+    """At one ratio of sensitivity to sigma, bounds agree across every sigma at which the method changes."""
     for steps in (1, 100):
         ends = []
         for sigma in (300.0, 600.0, MAX_SUM, MAX_SUM + 10.0, 1e3, 2e3, 2010.0, 1e4, 1e7):

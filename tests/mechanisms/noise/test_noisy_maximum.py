@@ -68,7 +68,7 @@ def test_noisy_maxima_are_below_the_laplace_pair(noise: str, pure: float, moves:
 
 @pytest.mark.parametrize("pure", [0.1, 1.0, 3.0])
 def test_two_candidates_attain_each_point_of_it(pure: float) -> None:
-    """So that a claim that is smaller by a hundredth would be false."""
+    """A claim that is smaller by a hundredth would be false."""
     worst = np.zeros(len(SHARES))
     for gap in np.linspace(-1.5 * pure, 0.5 * pure, 401).tolist():
         before = np.array([2.0 * gap / pure, 0.0])

@@ -84,7 +84,7 @@ def test_one_coordinate_of_laplace_is_the_worst(places: int) -> None:
 
 
 def test_few_large_moves_dominate_many_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for sensitivities above MAX_ATOMS, which is made small here."""
+    """Sensitivities above MAX_ATOMS are priced so; MAX_ATOMS is made small here."""
     seed = random.getrandbits(32)
     draw = random.Random(seed)
     for _ in range(15):

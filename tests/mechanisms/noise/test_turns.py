@@ -16,7 +16,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.exam.enumeration.matrices import banded, toeplitz
-from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.noise.correlated import BandedSpec, ToeplitzSpec, TreeSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson, Scheme
@@ -38,7 +38,7 @@ def run(spec: Any, scheme: Scheme | None = None, **keys: Any) -> Entry:
 
 
 def claims(spec: Any, epsilon: float, adjacency: str = "add-remove", group: int = 1, **privacy: Any) -> tuple[float, float]:
-    """The bounds on delta."""
+    """Return the bounds on delta."""
     result = account(pipeline(run(spec), adjacency=adjacency, **privacy), ("exact", "rdp"), epsilon=epsilon, group_size=group)
     return result.lower or 0.0, result.upper
 
@@ -189,7 +189,7 @@ def test_refused(spec: Any, scheme: Scheme | None, message: str) -> None:
 
 
 def test_refused_in_other_entries() -> None:
-    """In a group, on a sample that several entries read, and where epochs would count as runs."""
+    """A sample that another entry reads too is refused, and so are epochs, which would count as runs."""
     shared = [
         run(BANDED, sample="batch"),
         replace(entry("gaussian", noise_multiplier=1.0), sampling=Poisson("poisson", 0.2), sample="batch"),
@@ -197,8 +197,4 @@ def test_refused_in_other_entries() -> None:
     epochs = [run(BANDED, epochs=3.0)]
     for entries in (shared, epochs):
         with pytest.raises(InputError, match="batches take turns"):
-            resolve(_named(entries))
-
-
-def _named(entries: list[Entry]) -> Pipeline:
-    return pipeline(*entries, dataset_size=1000)
+            resolve(pipeline(*entries, dataset_size=1000))
