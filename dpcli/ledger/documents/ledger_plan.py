@@ -71,7 +71,7 @@ def picture(plan: BudgetPlan) -> Chart:
 
 
 def _file(plan: BudgetPlan, run: PlannedRun) -> str:
-    return plan.priced[run.place].scheduled.file
+    return plan.priced[run.position].scheduled.file
 
 
 def _headline(plan: BudgetPlan) -> str:
@@ -143,15 +143,15 @@ def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
 
 def _schedule_table(plan: BudgetPlan) -> Table:
     rows, flagged = [], set()
-    for place, run in enumerate(plan.priced):
-        planned, fitting = plan.counts_of(place)
+    for position, run in enumerate(plan.priced):
+        planned, fitting = plan.counts_of(position)
         if fitting < planned:
-            flagged.add(place)
+            flagged.add(position)
         cost = amounts.read(run.cost.amounts)
         row = (
             run.scheduled.file,
             run.scheduled.every or "once",
-            *_first_and_last_day(plan, place),
+            *_first_and_last_day(plan, position),
             _window_words(plan, run),
             str(planned),
             str(fitting),
@@ -163,8 +163,8 @@ def _schedule_table(plan: BudgetPlan) -> Table:
     return Table("schedule", columns, tuple(rows), frozenset({5, 6, 8}), flagged=frozenset(flagged))
 
 
-def _first_and_last_day(plan: BudgetPlan, place: int) -> tuple[str, str]:
-    days = [str(run.day) for run in plan.runs if run.place == place]
+def _first_and_last_day(plan: BudgetPlan, position: int) -> tuple[str, str]:
+    days = [str(run.day) for run in plan.runs if run.position == position]
     return days[0], days[-1]
 
 
@@ -192,7 +192,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     data: dict[str, Any] = {
         "schema": "dpcli/budget-plan/v1",
         "dataset": plan.before.dataset,
-        "schedule": [_table_data(plan, place, run) for place, run in enumerate(plan.priced)],
+        "schedule": [_table_data(plan, position, run) for position, run in enumerate(plan.priced)],
         "runs": [_run_data(plan, run) for run in plan.runs],
         "policy": plan.policy,
         "shares": plan.shares,
@@ -217,9 +217,9 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     return data
 
 
-def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
-    first, last = _first_and_last_day(plan, place)
-    planned, fitting = plan.counts_of(place)
+def _table_data(plan: BudgetPlan, position: int, run: PricedRun) -> dict[str, Any]:
+    first, last = _first_and_last_day(plan, position)
+    planned, fitting = plan.counts_of(position)
     return {
         "file": run.scheduled.file,
         "every": run.scheduled.every,

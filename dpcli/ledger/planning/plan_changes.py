@@ -39,36 +39,36 @@ def changes_of_plan(ledger: Ledger, plan: BudgetPlan) -> tuple[PlanChange, ...]:
     """
     if plan.refused is None:
         return ()
-    place = plan.refused.place
-    schedule_changes = (_fewer_runs(plan, place), _longer_intervals(plan, place), _shorter_window(plan, place))
-    return (*filter(None, schedule_changes), *_cheaper_runs(ledger, plan, place))
+    position = plan.refused.position
+    schedule_changes = (_fewer_runs(plan, position), _longer_intervals(plan, position), _shorter_window(plan, position))
+    return (*filter(None, schedule_changes), *_cheaper_runs(ledger, plan, position))
 
 
-def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int | None:
-    """Return the number of runs of the schedule with a changed run at position `place`; None if they do not all fit."""
-    priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
-    return count_if_all_fit(plan.before, plan.schedule.with_run(place, run), priced)
+def _runs_where_all_fit(plan: BudgetPlan, position: int, run: ScheduledRun, reads: Trailing | None = None) -> int | None:
+    """Return the number of runs of the schedule with a changed run at this position; None if they do not all fit."""
+    priced = plan.priced if reads is None else _with_run(plan, position, replace(plan.priced[position], reads=reads))
+    return count_if_all_fit(plan.before, plan.schedule.with_run(position, run), priced)
 
 
-def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
-    return (*plan.priced[:place], run, *plan.priced[place + 1 :])
+def _with_run(plan: BudgetPlan, position: int, run: PricedRun) -> tuple[PricedRun, ...]:
+    return (*plan.priced[:position], run, *plan.priced[position + 1 :])
 
 
-def _fewer_runs(plan: BudgetPlan, place: int) -> PlanChange | None:
+def _fewer_runs(plan: BudgetPlan, position: int) -> PlanChange | None:
     """Return the largest number of runs of this table with which all runs fit, by bisection.
 
     Bisection is valid, because with fewer runs no block is charged more.
     """
-    run, planned = plan.priced[place].scheduled, plan.counts_of(place).planned
+    run, planned = plan.priced[position].scheduled, plan.counts_of(position).planned
     if run.every is None:
         return None
-    fitting = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, position, replace(run, last=None, count=count)), planned)
     return None if fitting is None else PlanChange(f"count = {fitting.value} (now {planned})", fitting.runs)
 
 
-def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
+def _longer_intervals(plan: BudgetPlan, position: int) -> PlanChange | None:
     """Return the shortest time between two runs of this table with which all runs fit."""
-    run = plan.priced[place].scheduled
+    run = plan.priced[position].scheduled
     if run.every is None:
         return None
     now = rhythm_of(run.every)
@@ -77,29 +77,29 @@ def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
         changed = replace(run, every=every)
         if sum(1 for _ in changed.days()) < 2:
             return None  # the run would be made only once
-        runs = _runs_where_all_fit(plan, place, changed)
+        runs = _runs_where_all_fit(plan, position, changed)
         if runs is not None:
             return PlanChange(f'every = "{every}" (now "{now.words}")', runs)
     return None
 
 
-def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
+def _shorter_window(plan: BudgetPlan, position: int) -> PlanChange | None:
     """Return the longest trailing window of this table with which all runs fit, by bisection.
 
     Bisection is valid, because with a shorter window no block is charged more.
     """
-    run, reads = plan.priced[place].scheduled, plan.priced[place].reads
+    run, reads = plan.priced[position].scheduled, plan.priced[position].reads
     if not isinstance(reads, Trailing):
         return None
-    fitting = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, position, run, replace(reads, count=count)), reads.count)
     if fitting is None:
         return None
     return PlanChange(f'window = "{replace(reads, count=fitting.value).words}" (now "{reads.words}")', fitting.runs)
 
 
-def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[PlanChange]:
+def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, position: int) -> Iterator[PlanChange]:
     """Yield proposals for more noise or fewer steps in the file of this table. Other tables of the schedule may use this file too."""
-    run = plan.priced[place]
+    run = plan.priced[position]
     denied_window = () if plan.refused is None else plan.refused.window
     if plan.before.open_terms().mode == "declared" or plan.before.retired_block(denied_window) is not None:
         return

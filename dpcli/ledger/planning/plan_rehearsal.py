@@ -21,7 +21,7 @@ from dpcli.ledger.balance import share_of
 from dpcli.ledger.chain import seal
 from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.planning.schedule import Schedule, ScheduledRun, Trailing, trailing_of
+from dpcli.ledger.planning.schedule import RunDay, Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import MOST_IN_WINDOW, POLICIES
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
@@ -57,7 +57,7 @@ class PlannedRun:
     """A run on its day.
 
     Attributes:
-        place: Position of the run's table in the schedule.
+        position: Position of the run's table in the schedule.
         window: The blocks that the run reads.
         used: The share of the cap that is used after the run. With blocks, it is the share of the fullest block of the window.
         why: The reason why the run is denied; "" if it fits.
@@ -65,7 +65,7 @@ class PlannedRun:
     """
 
     day: date
-    place: int
+    position: int
     window: tuple[str, ...]
     cost: Cost
     used: float
@@ -126,9 +126,9 @@ class BudgetPlan:
         """For each block, the number of fitting runs that are charged on it."""
         return Counter(block for run in self.runs if run.fits for block in run.window)
 
-    def counts_of(self, place: int) -> RunCounts:
-        """Return the numbers of runs of the table at position `place` of the schedule."""
-        fits = [run.fits for run in self.runs if run.place == place]
+    def counts_of(self, position: int) -> RunCounts:
+        """Return the numbers of runs of the table at this position of the schedule."""
+        fits = [run.fits for run in self.runs if run.position == position]
         return RunCounts(len(fits), sum(fits))
 
 
@@ -150,7 +150,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
 def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
     """Check that the runs charge at most `MOST_CHARGED` blocks in all, which limits the time. Raises InputError if not."""
     blocks = [max(1, len(window_on(before, run, run.scheduled.first))) for run in priced]
-    charged = sum(blocks[place] for _, place in schedule.days())
+    charged = sum(blocks[position] for _, position in schedule.days())
     if charged > MOST_CHARGED:
         raise InputError(
             f"{schedule.path or '<schedule>'}: expected runs that together charge at most {MOST_CHARGED:,} blocks, counted once per run, "
@@ -241,32 +241,32 @@ class Offer:
     """A run that is requested on its day.
 
     Attributes:
-        place: Position of the run's table in the schedule.
+        position: Position of the run's table in the schedule.
     """
 
     day: date
-    place: int
+    position: int
     charge: Charge
 
     def planned(self, state: LedgerState, why: str, granted: date) -> PlannedRun:
         """Return the run with the share that is used in a state; `why` as in `PlannedRun`."""
         full = state.on_blocks(self.charge.window)
         used = share_of(full, full.spent)
-        return PlannedRun(self.day, self.place, self.charge.window, self.charge.cost, used, why, None if why else granted)
+        return PlannedRun(self.day, self.position, self.charge.window, self.charge.cost, used, why, None if why else granted)
 
 
-def offers(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[Offer]:
+def offers(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[Offer]:
     """Yield the request of each run in order, under the keys "run 1", "run 2", and so on."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables = [tables_of(run.pipeline) for run in priced]
-    for number, (day, place) in enumerate(days, start=1):
-        run = priced[place]
+    for number, (day, position) in enumerate(days, start=1):
+        run = priced[position]
         window = window_on(state, run, day)
-        yield Offer(day, place, Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window))
+        yield Offer(day, position, Charge("spend", f"run {number}", tables[position], run.delta, run.cost, "", window=window))
 
 
-def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
+def _walk(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
     """Yield each run in order. A run that fits is charged to `state`."""
     denied = 0
     for offer in offers(state, days, priced):

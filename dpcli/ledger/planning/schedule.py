@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, timedelta
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, Constraint, Key
@@ -142,6 +142,13 @@ class ScheduledRun:
             yield day
 
 
+class RunDay(NamedTuple):
+    """The day of a run, and the position of its table in the schedule. Runs are made in the order of these pairs."""
+
+    day: datetime.date
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """The planned runs of a schedule file.
@@ -153,22 +160,18 @@ class Schedule:
     runs: tuple[ScheduledRun, ...]
     path: str = ""
 
-    def days(self, endless: bool = False) -> Iterator[tuple[datetime.date, int]]:
-        """Return the day of each run and the run's position in the file, in the order in which the runs are made.
-
-        Args:
-            endless: Whether repeated runs continue without an end.
-        """
+    def days(self, endless: bool = False) -> Iterator[RunDay]:
+        """Return the day of each run, in the order in which the runs are made. If `endless`, repeated runs continue without an end."""
         runs = [replace(run, last=None, count=None) for run in self.runs] if endless else self.runs
-        return heapq.merge(*(_days_with_place(run, place) for place, run in enumerate(runs)))
+        return heapq.merge(*(_days_with_position(run, position) for position, run in enumerate(runs)))
 
-    def with_run(self, place: int, run: ScheduledRun) -> Schedule:
-        """Return the schedule with another run at the position `place`."""
-        return replace(self, runs=(*self.runs[:place], run, *self.runs[place + 1 :]))
+    def with_run(self, position: int, run: ScheduledRun) -> Schedule:
+        """Return the schedule with another run at this position."""
+        return replace(self, runs=(*self.runs[:position], run, *self.runs[position + 1 :]))
 
 
-def _days_with_place(run: ScheduledRun, place: int) -> Iterator[tuple[datetime.date, int]]:
-    return ((day, place) for day in run.days())
+def _days_with_position(run: ScheduledRun, position: int) -> Iterator[RunDay]:
+    return (RunDay(day, position) for day in run.days())
 
 
 _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")

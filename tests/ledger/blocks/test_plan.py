@@ -84,7 +84,7 @@ def made(ledger: Ledger, plan: BudgetPlan) -> list[bool]:
         said = ""
         assert ledger.window(run.window) == run.window
         try:
-            ledger.spend(load(plan.schedule.runs[run.place].file), f"made {i}", window=run.window)
+            ledger.spend(load(plan.schedule.runs[run.position].file), f"made {i}", window=run.window)
         except Denied as no:
             said = str(no)
         assert run.why in said, (run.why, said)
@@ -138,7 +138,7 @@ def drawn(draw: random.Random, by: str, file: Path) -> ScheduledRun:
 
 def changed(folder: Path, plan: BudgetPlan, change: str) -> Schedule:
     assert plan.refused is not None
-    place = plan.refused.place
+    place = plan.refused.position
     run = plan.schedule.runs[place]
     if found := re.match(r"count = (\d+) ", change):
         return plan.schedule.with_run(place, replace(run, last=None, count=int(found[1])))

@@ -132,7 +132,7 @@ def by_unlock(wishes: Sequence[Wish], room: Room, shares: int) -> dict[int, date
 
 
 def granted_by(plan: BudgetPlan) -> dict[int, date]:
-    return {run.place: run.granted for run in plan.runs if run.granted is not None}
+    return {run.position: run.granted for run in plan.runs if run.granted is not None}
 
 
 def assert_fair(wishes: Sequence[Wish], room: Room, shares: int, granted: dict[int, date], name: str) -> None:
@@ -167,7 +167,7 @@ def assert_as_in_the_papers(draw: random.Random, name: str) -> None:
         assert_fair(wishes, room, plan.shares, granted_by(plan), name)
     for policy in POLICIES:
         plan = plan_by_policy(first_come, policy)
-        assert plan == plan_by_policy(first_come, policy) and [one.place for one in plan.runs] == [*range(len(wishes))], name
+        assert plan == plan_by_policy(first_come, policy) and [one.position for one in plan.runs] == [*range(len(wishes))], name
         assert plan.fitting <= most, name
         total = {key: sum(needs(wishes[i]).get(key, 0) for i in granted_by(plan)) for key in room}
         assert all(total[key] <= max(room[key], 0) for key in room), name

@@ -195,7 +195,7 @@ def test_amounts_add_exactly_and_never_below(values: list[float]) -> None:
     assert total["x"] >= exact or math.isclose(float(total["x"]), float(exact), rel_tol=1e-15)
     back = total
     for value in values:
-        back = amounts.add(back, amounts.read({"x": amounts.cost_text(value)}), -1)
+        back = amounts.subtract(back, amounts.read({"x": amounts.cost_text(value)}))
     assert back["x"] == 0
 
 
