@@ -1,1 +1,1 @@
-"""Monitoring of training loops that dpcli did not create. Their sampling (loader.py) and noise (noise_measurement.py) are compared with a file."""
+"""Monitoring of training loops that dpcli did not create: their sampling (loader.py) and their noise (noise_measurement.py)."""
