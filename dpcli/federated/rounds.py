@@ -233,9 +233,8 @@ class Rounds(Displayed):
 def _participation_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
     """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
 
-    Args:
-        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
-            client. Without passes, one round does.
+    `paid` returns the number of rounds that are paid for. One pass over the clients pays for one participation of each client. Without
+    passes, one round does.
     """
     if not plan.table.enforced_keys:
         return None

@@ -66,8 +66,7 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     A file of a repository inside the one under review is matched with the file at its path at the revision. If there is none, it is matched
     with the file in the commit to which the revision links. The branches of the inner repository are ignored, as nobody has reviewed them.
 
-    Raises:
-        InputError: Git does not know the commit in the repository of a file, or cannot read it.
+    Raises InputError if git does not know the commit in the repository of a file, or cannot read it.
     """
     reviews = {path: review_of(path) for path in paths}
     paths_in: dict[str, list[str]] = {}  # by root of their repository

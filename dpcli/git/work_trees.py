@@ -51,10 +51,7 @@ def path_in_repository(path: str) -> str:
 def roots(path: str, policy: str | None = None) -> Iterator[str]:
     """Yield the work trees to which a path may be relative: those around the policy, the working directory and the file itself.
 
-    Work trees may be repeated.
-
-    Args:
-        policy: Path of the gate's policy (dpcli/gate/policy.py). It is passed over if it is no file, such as REVISION:PATH.
+    Work trees may be repeated. `policy`, the path of the gate's policy (dpcli/gate/policy.py), may be no file, such as REVISION:PATH.
     """
     folders = [os.path.realpath(os.getcwd()), os.path.dirname(path)]
     if policy is not None and os.path.isfile(policy):

@@ -258,8 +258,7 @@ def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
 def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeline:
     """Return a pipeline that states only a guarantee for one unit, for a run whose mechanisms are unknown.
 
-    Raises:
-        WrongCell: The line does not state exactly one of epsilon and rho, or not its unit or adjacency. Or a value is invalid.
+    Raises WrongCell if the line does not state exactly one of epsilon and rho, or not its unit or adjacency, or if a value is invalid.
     """
     from dpcli.file.pipeline.canonical import pipeline_from
 

@@ -558,8 +558,7 @@ class Ledger:
         Under the adjacency zero-out a neighbouring dataset has a blank in place of a record, and the blank may lie in another block. So a
         mechanism is accepted on blocks only if a blank record adds nothing to its output.
 
-        Raises:
-            InputError: As `window`, or the file and the caller state different blocks, or a mechanism may reveal a blank record.
+        Raises InputError as `window`, and if the file and the caller state different blocks, or a mechanism may reveal a blank record.
         """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):

@@ -85,7 +85,8 @@ class EarlierRuns(Mapping[str, Run]):
 
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
-        entries = [entry for entry in self._entries_about(key) if entry.key == key]
+        rows = (row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]
         reserved = self._under_way.get(key)
         if reserved is None:
             return self._ended_run(key, entries)
@@ -94,9 +95,6 @@ class EarlierRuns(Mapping[str, Run]):
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
         return run_of(entry, reserved.status, counts_in(entries))
-
-    def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
-        return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """Return a run that has ended, from all entries about it; None if there are no entries.

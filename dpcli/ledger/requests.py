@@ -292,11 +292,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """The answer of an administrator to a finding of `dpcli budget verify`. It changes no charge and no cap.
-
-    Attributes:
-        finding: The text of the finding, as an entry can hold it.
-    """
+    """The answer of an administrator to a finding of `dpcli budget verify`, by its text. It changes no charge and no cap."""
 
     finding: str
     why: str

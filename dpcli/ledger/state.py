@@ -438,9 +438,8 @@ class LedgerState:
     def _require_approved(self, entry: LedgerEntry) -> None:
         """Check that a second person approved the entry, if the ledger needs that.
 
-        Raises:
-            LedgerError: No second person approved the entry. Or the entry is a refusal of a proposal that is not open, or a proposal or an
-                approval in a ledger without the two-person rule.
+        Raises LedgerError if no second person approved the entry, or if it refuses a proposal that is not open, or is a proposal or an
+        approval in a ledger without the two-person rule.
         """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:

@@ -433,8 +433,5 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[Le
         paid = charged.get(name, Decimal(0))
         if value > paid * amounts.SLACK:
             least = "at least " if run.least else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
-
-
-def _factor_words(value: Decimal, paid: Decimal) -> str:
-    return f", {float(value / paid):.4g} times as much" if paid else ""
+            factor = f", {float(value / paid):.4g} times as much" if paid else ""
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{factor} (DP408)"

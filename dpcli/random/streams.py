@@ -37,11 +37,7 @@ CHUNK = 2**16  # count of the numbers that are computed together; they fit into 
 
 
 class Stream(Protocol):
-    """A source of uniform 64-bit words, from which samples and noise are computed.
-
-    Attributes:
-        private: Whether nobody can predict or repeat the words.
-    """
+    """A source of uniform 64-bit words, from which samples and noise are computed. If `private`, nobody can predict or repeat them."""
 
     @property
     def private(self) -> bool: ...

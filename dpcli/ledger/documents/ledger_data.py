@@ -135,17 +135,15 @@ def balance_data(state: LedgerState) -> dict[str, Any]:
         **block_data(state),
     }
     if terms.two_person:
-        data["proposals"] = [_proposal_data(proposal) for proposal in state.proposals.values()]
+        data["proposals"] = [
+            {"entry": p.seq, "who": p.who, "expires": p.expires, "asks": dict(p.asks)} for p in state.proposals.values()
+        ]
     if state.quotas:
         data["quotas"] = [_quota_data(state, quota) for quota in state.quotas.values()]
     if state.departure is not None:
         data |= {"moved_to": state.departure.to, "closed": str(state.departure)}
     data["head"] = {"seq": state.head.seq, "hash": state.head.hash}
     return data
-
-
-def _proposal_data(proposal: Proposal) -> dict[str, Any]:
-    return {"entry": proposal.seq, "who": proposal.who, "expires": proposal.expires, "asks": dict(proposal.asks)}
 
 
 def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:

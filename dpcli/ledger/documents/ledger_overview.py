@@ -38,7 +38,7 @@ def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[D
     details = ["", *aligned_lines(table)]
     if reasons:
         details += ["", *reasons]
-    records = [*map(_unread_data, unread), *map(_data, summaries)]
+    records = [*({"ledger": each.ledger, "dataset": each.dataset, "error": each.why} for each in unread), *map(_data, summaries)]
     exit_code = 4 if unread else 0
     return Document(
         _headline(unread, summaries),
@@ -145,7 +145,3 @@ def _data(summary: DatasetSummary) -> dict[str, Any]:
         "warnings": list(summary.warnings),
         "error": None,
     }
-
-
-def _unread_data(unread: UnreadableDataset) -> dict[str, Any]:
-    return {"ledger": unread.ledger, "dataset": unread.dataset, "error": unread.why}

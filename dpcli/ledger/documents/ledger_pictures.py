@@ -76,8 +76,7 @@ SquareMaker = Callable[[str, int, int], Square]  # returns the square of a block
 def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a chart of all blocks; None if the dataset has no blocks, or if no block was charged or retired yet.
 
-    Args:
-        when: The time of the state, for the title.
+    The title states the time `when`.
     """
     family = state.open_terms().family
     if family is None:

@@ -125,11 +125,7 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """A limit on the entries without a cost that each login may append to a dataset in a day (UTC). A later limit replaces it.
-
-    Attributes:
-        per_day: The largest number of such entries.
-    """
+    """The largest number of entries without a cost that each login may append to a dataset per day (UTC). A later limit replaces it."""
 
     per_day: int
     why: str

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.planning.fit import fitting_changes
-from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, PricedRun, count_if_all_fit
+from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, count_if_all_fit
 from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, rhythm_of
 
 if TYPE_CHECKING:
@@ -46,12 +46,10 @@ def changes_of_plan(ledger: Ledger, plan: BudgetPlan) -> tuple[PlanChange, ...]:
 
 def _runs_where_all_fit(plan: BudgetPlan, position: int, run: ScheduledRun, reads: Trailing | None = None) -> int | None:
     """Return the number of runs of the schedule with a changed run at this position; None if they do not all fit."""
-    priced = plan.priced if reads is None else _with_run(plan, position, replace(plan.priced[position], reads=reads))
-    return count_if_all_fit(plan.before, plan.schedule.with_run(position, run), priced)
-
-
-def _with_run(plan: BudgetPlan, position: int, run: PricedRun) -> tuple[PricedRun, ...]:
-    return (*plan.priced[:position], run, *plan.priced[position + 1 :])
+    priced = list(plan.priced)
+    if reads is not None:
+        priced[position] = replace(priced[position], reads=reads)
+    return count_if_all_fit(plan.before, plan.schedule.with_run(position, run), tuple(priced))
 
 
 def _fewer_runs(plan: BudgetPlan, position: int) -> PlanChange | None:

@@ -238,11 +238,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A run that is requested on its day.
-
-    Attributes:
-        position: Position of the run's table in the schedule.
-    """
+    """A run that is requested on its day. `position` is that of its table in the schedule."""
 
     day: date
     position: int

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, timedelta
-from itertools import islice
+from itertools import islice, repeat
 from typing import Annotated, Any, NamedTuple
 
 from dpcli.base.errors import InputError
@@ -151,11 +151,7 @@ class RunDay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The planned runs of a schedule file.
-
-    Attributes:
-        path: The path of the file, for messages.
-    """
+    """The planned runs of a schedule file, whose path is for messages."""
 
     runs: tuple[ScheduledRun, ...]
     path: str = ""
@@ -163,15 +159,11 @@ class Schedule:
     def days(self, endless: bool = False) -> Iterator[RunDay]:
         """Return the day of each run, in the order in which the runs are made. If `endless`, repeated runs continue without an end."""
         runs = [replace(run, last=None, count=None) for run in self.runs] if endless else self.runs
-        return heapq.merge(*(_days_with_position(run, position) for position, run in enumerate(runs)))
+        return heapq.merge(*(map(RunDay, run.days(), repeat(position)) for position, run in enumerate(runs)))
 
     def with_run(self, position: int, run: ScheduledRun) -> Schedule:
         """Return the schedule with another run at this position."""
         return replace(self, runs=(*self.runs[:position], run, *self.runs[position + 1 :]))
-
-
-def _days_with_position(run: ScheduledRun, position: int) -> Iterator[RunDay]:
-    return (RunDay(day, position) for day in run.days())
 
 
 _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")

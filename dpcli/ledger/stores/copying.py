@@ -290,8 +290,7 @@ def _move(move: DatasetMove) -> bool:
 def _advice_after_closing(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
     """Add to the error of a move that failed after the dataset was closed that it is closed, and how to complete the move.
 
-    Args:
-        is_open: Whether a copy that the origin names is certainly open.
+    `is_open` says whether a copy that the origin names is certainly open.
     """
     try:
         yield
