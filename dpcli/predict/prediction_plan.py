@@ -57,6 +57,7 @@ class PredictionPlan(FilePlan):
 
     @property
     def table(self) -> Any:
+        """Return the command's table of the file, such as a `Pate`."""
         return getattr(self, self.section)
 
     @property
@@ -65,6 +66,7 @@ class PredictionPlan(FilePlan):
 
     @property
     def private_file(self) -> str | None:
+        """Return the source of the private data, as the table names it."""
         source: str | None = self.table.data
         return source
 

@@ -150,6 +150,7 @@ class ContextFrame:
     longest: int
 
     def context(self, text: Tokens) -> tuple[int, ...]:
+        """Return the context of a private text: its first `longest` tokens, in the frame."""
         return (*self.before, *text[: self.longest], *self.after)
 
 

@@ -127,6 +127,7 @@ class TranscriptFile:
 
 
 def path_of(plan: VotingPlan) -> str:
+    """Return the path of the transcript, in the folder of the session."""
     return os.path.join(plan.folder, TRANSCRIPT)
 
 
