@@ -1,7 +1,7 @@
 """Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust.
 
-A *report* is a file that -o FORMAT=PATH asks for. `report_error` writes the error of a command into its reports (`reporting_errors` in
-options.py calls it). `report_unread` does so for errors outside of commands, such as a command line that Click refused (main.py calls it).
+A *report* is a file that -o FORMAT=PATH asks for. `reporting_errors` in options.py calls `report_error` for the errors of a command, and
+unread.py for errors outside of commands, such as a command line that Click refused.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ import click
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.registry import FORMATS
 from dpcli.cli.document_files import render, split_output, write
-from dpcli.cli.options import EVERYTHING, DocumentFormat, Invocation, named_output
-from dpcli.cli.printing import show
+from dpcli.cli.printing import Invocation, show
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
 
 REPORTED = "reported"  # note that marks an error which was already written into the reports
-# The options of most commands that name reports. A refused command line is read a second time for these alone.
-REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Option(["-f", "--format", "format_"]))
 
 
 def report_error(
@@ -91,32 +88,3 @@ def _error_text(document: Document, name: str) -> str:
         return render(document, name, None)
     except InputError:
         return f"{document.headline}\n"
-
-
-def report_unread(error: BaseException, arguments: Sequence[str]) -> None:
-    """Write the error into each report that a refused command line asks for, in the formats that CI systems evaluate.
-
-    The error is also printed if -f names such a format. A file is not overwritten if another word of the command line may name it. Nothing
-    is done if the error was already written into the reports.
-    """
-    if REPORTED in getattr(error, "__notes__", ()):
-        return
-    reader = click.Command(None, params=[*REPORTS])
-    context = click.Context(reader, resilient_parsing=True, ignore_unknown_options=True)
-    values, others, _ = reader.make_parser(context).parse_args(list(arguments))
-    outputs = [report for output in values.get("outputs") or () if (report := _named(output)) is not None]
-    format_ = str(values.get("format_"))
-    inputs: list[str] = []
-    for word in others:
-        inputs += (word, word.partition("=")[2], word[2:])  # also the paths in --flag=PATH and -fPATH
-    report_error(
-        error, Invocation("dpcli", ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors=True, inputs=inputs
-    )
-
-
-def _named(output: str) -> str | None:
-    """Return an output as FORMAT=PATH; None if neither a format nor the ending of the path names a format of documents."""
-    try:
-        return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))
-    except InputError:
-        return None

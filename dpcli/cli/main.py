@@ -116,7 +116,7 @@ def _report(error: BaseException, arguments: list[str]) -> None:
     A failure of this is not shown, because the error itself has been shown.
     """
     with suppress(Exception):
-        from dpcli.cli.error_reports import report_unread
+        from dpcli.cli.unread import report_unread
 
         report_unread(error, arguments)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
 from dpcli.base.registry import ACCOUNTANTS, FORMATS
 from dpcli.cli.completion import complete_accountant
-from dpcli.cli.printing import Settings, complain, on_one_terminal, show_each
+from dpcli.cli.printing import Invocation, Settings, complain, on_one_terminal, show_each
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -38,16 +38,6 @@ PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 ALL = "all"  # value of --accountant that selects every accountant
 NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; shorter work seems immediate
-
-
-class Invocation(NamedTuple):
-    """The names by which an error or a verdict appears in a report: the command, such as "dpcli account", and its first file or its ledger.
-
-    `path` is "" if the command has neither.
-    """
-
-    words: str
-    path: str
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:

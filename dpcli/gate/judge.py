@@ -22,12 +22,11 @@ from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
 from dpcli.gate.blame import costliest_changes, place_of, remedy
-from dpcli.gate.caps import Outside, loosened_caps
+from dpcli.gate.caps import Outside, caps_in_force, loosened_caps, require_cap, with_caps_in_force
 from dpcli.gate.claims import claim_warnings, restatements
 from dpcli.gate.gate_terms import GateTerms, room
 from dpcli.gate.input_data import moved_data_warnings, other_data_warnings, shared_source_warnings, sources
 from dpcli.gate.policy import empty_sums, policy_that_applies, unmatched_rules
-from dpcli.gate.requirements import caps_in_force, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedSum, first_finding
 from dpcli.gate.waivers import apply_waivers, check_waivers, unused_waivers
 from dpcli.git.command import cached_answers, review_of
@@ -169,7 +168,7 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         outside = _outside(path, pipeline, terms)
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
-        requirements.require_cap(pipeline, outside)
+        require_cap(pipeline, outside)
         capped = with_caps_in_force(pipeline, outside)
         assert capped.budget is not None
         result = _account_of_unchanged(capped, _readable_base(bases, path)) or headline(capped, delta=capped.budget.delta)

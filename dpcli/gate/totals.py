@@ -27,9 +27,9 @@ from dpcli.file.pipeline.read import parse, toml_document, toml_name
 from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names, quoted
-from dpcli.gate.caps import Outside, SharedCaps
+from dpcli.gate.caps import Outside, SharedCaps, caps_in_force, with_caps_in_force
 from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
-from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
+from dpcli.gate.requirements import cap_conditions, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
 from dpcli.git.past_files import contents_in, is_based_on

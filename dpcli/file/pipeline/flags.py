@@ -157,7 +157,7 @@ def _flag(name: str, value: Any) -> Iterator[str]:
 
 
 def _as_count(value: Any) -> Any:
-    """Return a float that is a whole number as an int. Other values are returned unchanged."""
+    """Return a float that is a whole number as an int, such as 1000.0 -> 1000, and any other value unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 

@@ -14,8 +14,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.model import Budget
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.caps import Outside, RiseLimits, max_rise
-from dpcli.gate.requirements import caps_in_force
+from dpcli.gate.caps import Outside, RiseLimits, caps_in_force, max_rise
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli
