@@ -50,7 +50,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dpcli.base.errors import NotRepresentable
@@ -85,6 +85,7 @@ ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest l
 FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
+ESTIMATE = 1e-3  # accuracy of the logarithm of the estimate of epsilon
 CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
 NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
@@ -337,14 +338,11 @@ class CoarseSurvey:
 
     def _cgfs(self, cells: StepCells, losses: Array) -> tuple[Array, Array]:
         """Return K of the small part and of the large part, of shape (tilts, cuts)."""
-        t = self.tilts[:, None]
-        hold(6.0 * len(t) * len(losses))
-        terms = cells.log_mass + t * losses + np.log1p(cells.share * np.expm1(t * cells.spacing))
-        ends = [0, *self.cuts.tolist()]
-        parts = [
-            log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf)
-            for i, j in zip(ends, [*ends[1:], len(losses)], strict=True)
-        ]
+        t, occupied = self.tilts[:, None], np.flatnonzero(cells.log_mass > -np.inf)
+        hold(3.0 * len(t) * len(occupied))
+        terms = cells.log_mass[occupied] + t * losses[occupied] + np.log1p(cells.share[occupied] * np.expm1(t * cells.spacing))
+        ends = [0, *np.searchsorted(occupied, self.cuts).tolist(), len(occupied)]
+        parts = [log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf) for i, j in pairwise(ends)]
         each = np.stack(parts, axis=1)
         return np.logaddexp.accumulate(each, axis=1)[:, :-1], np.logaddexp.accumulate(each[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
@@ -362,7 +360,7 @@ class CoarseSurvey:
         low = 1e-4 * self.spacing
         if self.log_delta(low) <= log_delta:
             return 0.0
-        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=1e-6)
+        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=ESTIMATE)
         return math.exp(root[1])
 
     def plan(self, epsilon: float, log_delta: float) -> TermPlan | None:
