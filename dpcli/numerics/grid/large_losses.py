@@ -98,7 +98,7 @@ WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
-SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
+SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
 
 
 class RisingLoss(Protocol):
@@ -404,23 +404,28 @@ class LargeLosses:
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon)."""
-        slip = self.slip + 1e-15 * abs(epsilon)
-        low = [_log_lower(curve, epsilon + slip) for curve in self.terms]
-        high = [_log_upper(curve, epsilon - slip) for curve in self.terms]
-        tilts, logs = self.omitted
-        upper = np.logaddexp.reduce([*high, *(logs + 1e-9 * np.abs(logs) - tilts * (epsilon - slip))]) + self.log_error
-        return float(np.logaddexp.reduce(low)) - self.log_error, float(np.logaddexp(upper, self.log_lost))
+        return self._lower(epsilon), self._upper(epsilon)
+
+    def _lower(self, epsilon: float) -> float:
+        at = epsilon + self.slip + 1e-15 * abs(epsilon)
+        return float(np.logaddexp.reduce([_log_lower(curve, at) for curve in self.terms])) - self.log_error
+
+    def _upper(self, epsilon: float) -> float:
+        at, (tilts, logs) = epsilon - self.slip - 1e-15 * abs(epsilon), self.omitted
+        terms = [_log_upper(curve, at) for curve in self.terms]
+        upper = np.logaddexp.reduce([*terms, *(logs + 1e-9 * np.abs(logs) - tilts * at)]) + self.log_error
+        return float(np.logaddexp(upper, self.log_lost))
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
         first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
-        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
+        upper = bracket_root(lambda at: self._upper(at) - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
         distance = SEARCH_ACCURACY * near  # the lower bound is vague, or none, far from `near`
-        while upper - distance > first and self.log_delta(upper - distance)[0] < log_delta:
+        while upper - distance > first and self._lower(upper - distance) < log_delta:
             distance *= 4.0
         lower = max(upper - distance, first)
-        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
-        is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
+        lower = bracket_root(lambda at: self._lower(at) - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
+        is_lower, is_upper = self._lower(lower) >= log_delta, self._upper(upper) <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
 
