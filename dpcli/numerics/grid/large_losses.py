@@ -50,7 +50,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dpcli.base.errors import NotRepresentable
@@ -85,6 +85,7 @@ ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest l
 FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
+ESTIMATE = 1e-3  # accuracy of the logarithm of the estimate of epsilon
 CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
 NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
@@ -97,7 +98,7 @@ WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
-SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
+SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
 
 
 class RisingLoss(Protocol):
@@ -337,14 +338,11 @@ class CoarseSurvey:
 
     def _cgfs(self, cells: StepCells, losses: Array) -> tuple[Array, Array]:
         """Return K of the small part and of the large part, of shape (tilts, cuts)."""
-        t = self.tilts[:, None]
-        hold(6.0 * len(t) * len(losses))
-        terms = cells.log_mass + t * losses + np.log1p(cells.share * np.expm1(t * cells.spacing))
-        ends = [0, *self.cuts.tolist()]
-        parts = [
-            log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf)
-            for i, j in zip(ends, [*ends[1:], len(losses)], strict=True)
-        ]
+        t, occupied = self.tilts[:, None], np.flatnonzero(cells.log_mass > -np.inf)
+        hold(3.0 * len(t) * len(occupied))
+        terms = cells.log_mass[occupied] + t * losses[occupied] + np.log1p(cells.share[occupied] * np.expm1(t * cells.spacing))
+        ends = [0, *np.searchsorted(occupied, self.cuts).tolist(), len(occupied)]
+        parts = [log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf) for i, j in pairwise(ends)]
         each = np.stack(parts, axis=1)
         return np.logaddexp.accumulate(each, axis=1)[:, :-1], np.logaddexp.accumulate(each[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
@@ -362,7 +360,7 @@ class CoarseSurvey:
         low = 1e-4 * self.spacing
         if self.log_delta(low) <= log_delta:
             return 0.0
-        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=1e-6)
+        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=ESTIMATE)
         return math.exp(root[1])
 
     def plan(self, epsilon: float, log_delta: float) -> TermPlan | None:
@@ -406,23 +404,28 @@ class LargeLosses:
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon)."""
-        slip = self.slip + 1e-15 * abs(epsilon)
-        low = [_log_lower(curve, epsilon + slip) for curve in self.terms]
-        high = [_log_upper(curve, epsilon - slip) for curve in self.terms]
-        tilts, logs = self.omitted
-        upper = np.logaddexp.reduce([*high, *(logs + 1e-9 * np.abs(logs) - tilts * (epsilon - slip))]) + self.log_error
-        return float(np.logaddexp.reduce(low)) - self.log_error, float(np.logaddexp(upper, self.log_lost))
+        return self._lower(epsilon), self._upper(epsilon)
+
+    def _lower(self, epsilon: float) -> float:
+        at = epsilon + self.slip + 1e-15 * abs(epsilon)
+        return float(np.logaddexp.reduce([_log_lower(curve, at) for curve in self.terms])) - self.log_error
+
+    def _upper(self, epsilon: float) -> float:
+        at, (tilts, logs) = epsilon - self.slip - 1e-15 * abs(epsilon), self.omitted
+        terms = [_log_upper(curve, at) for curve in self.terms]
+        upper = np.logaddexp.reduce([*terms, *(logs + 1e-9 * np.abs(logs) - tilts * at)]) + self.log_error
+        return float(np.logaddexp(upper, self.log_lost))
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
         first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
-        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
+        upper = bracket_root(lambda at: self._upper(at) - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
         distance = SEARCH_ACCURACY * near  # the lower bound is vague, or none, far from `near`
-        while upper - distance > first and self.log_delta(upper - distance)[0] < log_delta:
+        while upper - distance > first and self._lower(upper - distance) < log_delta:
             distance *= 4.0
         lower = max(upper - distance, first)
-        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
-        is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
+        lower = bracket_root(lambda at: self._lower(at) - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
+        is_lower, is_upper = self._lower(lower) >= log_delta, self._upper(upper) <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
 
