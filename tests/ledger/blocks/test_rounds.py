@@ -313,13 +313,13 @@ HOSTILE = [
 
 def test_one_client_moves_a_sum_by_the_clipping_norm_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(str(tmp_path / "l.db"), 1e3)
-    monkeypatch.setattr(federated_round, "normals", lambda count, stream: np.zeros(count))
+    monkeypatch.setattr(federated_round, "normals", lambda count, stream, std: np.zeros(count))
     run = dpcli.rounds(written(tmp_path), str(tmp_path / "l.db"), "k", chunk=1000)
     others = {index: np.random.default_rng().normal(size=3) for index in range(5)}
     base = run.round().release(others, 3)
     for update in [*HOSTILE, *np.random.default_rng().normal(scale=50, size=(20, 3))]:
         moved = run.round().release({**others, 9: update}, 3) - base
-        assert np.isfinite(moved).all() and np.linalg.norm(moved) <= 1 + 1e-9
+        assert np.isfinite(moved).all() and np.linalg.norm(moved) <= 1 + 1e-8  # sums are rounded to a grid
     assert np.linalg.norm(run.round().release({1: [3.0, 4.0, 0.0]}, 3)) == pytest.approx(1.0)
     assert run.round().release({1: [0.1, 0.2, 0.0]}, 3) == pytest.approx([0.1, 0.2, 0.0])
 
