@@ -113,7 +113,7 @@ def test_no_password_is_shown() -> None:
 
 @pytest.mark.long
 def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the rows nor the questions: each dataset is read from its checkpoint on."""
+    """Each dataset is read from its checkpoint on, with a constant number of rows and queries."""
     from dpcli.ledger import checkpoint
 
     monkeypatch.setattr(checkpoint, "EVERY", 4)
@@ -164,7 +164,7 @@ def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_page_has_the_balance_and_the_pictures_of_each_dataset(place: Place, tmp_path: Path) -> None:
-    """Each part is the page of `dpcli budget show`, names are escaped, and what cannot be read is told, without its part."""
+    """Each part is the page of `dpcli budget show`. Names are escaped, and an unreadable dataset is reported."""
     names = ("<b>clicks & more</b>", "visits", "never charged", "damaged")
     for name in names:
         with init(place.url, name, replace(plain(), schema="")) as ledger:

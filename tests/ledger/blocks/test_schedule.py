@@ -100,7 +100,7 @@ def test_runs_are_in_the_order_of_their_days(runs: list[tuple[int, str | None, i
 
 
 def test_lint_says_what_the_reader_says(tmp_path: Path) -> None:
-    """Given by name, or found in a folder; a gate passes it over, which judges pipelines alone."""
+    """For a schedule file that is named or found in a folder. A gate skips schedules."""
     path = tmp_path / "schedule.toml"
     path.write_text(HEAD + "from = 2026-02-02\n")
     assert dpcli("lint", str(path)).code == 0

@@ -134,7 +134,7 @@ def test_a_file_has_none(tmp_path: object) -> None:
 
 @pytest.mark.long
 def test_open_reservations_without_a_cost_are_limited_by_login(database: Database) -> None:
-    """Each is part of every checkpoint. What costs, what has ended and what others reserved does not count."""
+    """Every checkpoint lists them. Paid, ended and other logins' reservations do not count."""
     with database.cluster.connect(database.name) as owner:
         owner.execute("CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2::bigint'")
     init(database.url, DATASET, terms()).close()
