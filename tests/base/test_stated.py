@@ -284,6 +284,6 @@ def test_no_more_than_the_stated_share_is_public(share: float, public: int) -> N
 
 
 @of_each("share", [0.51, 0.6, 0.99, 1.0])
-def test_more_than_half_is_refused(share: float) -> None:
+def test_a_share_above_one_half_is_refused(share: float) -> None:
     with pytest.raises(InputError, match=rf"train\.held_out: expected at most half of the records, found {share:g}"):
         held_out(120, share, None, "f.toml")

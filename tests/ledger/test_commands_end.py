@@ -152,7 +152,7 @@ def test_everything_is_asked_and_every_hurdle_is_met() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
+def test_a_server_that_does_not_name_the_holder_of_a_lock_is_not_waited_for(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server reports that the row is locked, and then answers no further query."""

@@ -111,7 +111,7 @@ def done(ledger: Ledger, kind: str) -> bool:
 
 @pytest.mark.long
 @of_each("kind", APPROVED_KINDS)
-def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
+def test_another_person_makes_a_proposal_effective(kind: str, made: Made) -> None:
     ada, eve = made(f"data to {kind}")
     seq = asked(ada, kind)
     assert not done(eve, kind) and eve.state().spent["epsilon"] != 0
@@ -444,7 +444,7 @@ def test_both_see_names_alike(database: Database) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_no_letter_makes_another_person_of_one(database: Database) -> None:
+def test_dpcli_and_the_server_agree_on_letters_that_look_alike(database: Database) -> None:
     """The server takes the same letters for each other as dpcli does, and it alone checks the login of an approval."""
     init(database.url, DATASET, TWO).close()
     changed = [chr(c) for c in range(0x21, 0x20000) if skeleton(f"x{chr(c)}y") != f"x{chr(c)}y"]

@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @of_each("there, left, fails", [(there, left, fails) for there in range(3) for left in (False, True) for fails in (False, True)])
-def test_what_nothing_came_of_leaves_no_folder(there: int, left: bool, fails: bool, tmp_path: Path) -> None:
+def test_a_created_folder_is_removed_if_it_stays_empty(there: int, left: bool, fails: bool, tmp_path: Path) -> None:
     """A folder stays only if it existed before or something was written to it."""
     chain = [tmp_path / "runs", tmp_path / "runs" / "week"]
     for one in chain[:there]:

@@ -343,7 +343,7 @@ def test_what_comes_after_a_run_reads_the_same_rows(folder: Callable[..., Folder
 @pytest.mark.nightly
 @pytest.mark.needs("torch", "safetensors")
 @pytest.mark.long
-def test_a_run_that_goes_on_reads_the_same_rows(folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_reads_the_same_rows(folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that began on all rows is refused."""
     from dpcli.sessions import window as windows
     from dpcli.train.run.charged_run import ChargedRun

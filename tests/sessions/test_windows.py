@@ -209,7 +209,7 @@ def test_every_command_that_charges_is_examined() -> None:
 
 @pytest.mark.long
 @EACH_PLACE
-def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
+def test_invalid_windows_are_refused_without_a_charge(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
     """A missing, invalid or retired window, or one without a ledger that has blocks. Nothing is charged."""
     asked = begun(words)
     for window, said in (

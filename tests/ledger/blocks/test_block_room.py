@@ -74,7 +74,7 @@ def test_a_window_that_is_said_to_have_room_has(
 @pytest.mark.sampled
 @pytest.mark.parametrize("by", BLOCKS)
 @pytest.mark.parametrize("cost", [0.3, 1.5])
-def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: float, tmp_path: Path) -> None:
+def test_unlisted_blocks_before_and_after_are_unused(by: str, cost: float, tmp_path: Path) -> None:
     """Kinds such as days have blocks without end. All before the first and after the last charged block are unused."""
     url, blocks, file = str(tmp_path / "l.db"), FAMILIES[by][1], tmp_path / "run.toml"
     file.write_text(run_file(cost))
@@ -131,7 +131,7 @@ def test_every_block_is_in_the_picture(by: str, tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_only_of_blocks(tmp_path: Path) -> None:
+def test_a_dataset_without_blocks_has_no_windows(tmp_path: Path) -> None:
     ledger = init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema=""))
     assert calendar(ledger.state()) == ()
     with pytest.raises(InputError, match="not cut into blocks"):

@@ -143,7 +143,7 @@ def test_whoever_chooses_from_outputs_learns_no_more(most: int, adversary: int, 
     assert worst[0] <= epsilon * (1.0 + 1e-12)
 
 
-def test_that_bound_is_reached() -> None:
+def test_the_bound_for_a_unit_in_several_blocks_is_reached() -> None:
     """A unit in three blocks loses nearly all of the cap. So the caps of blocks have to be divided by max_blocks."""
     state: LedgerState | None = opening(terms("day", 3, epsilon=3.0))
     loss, window = 0.0, FAMILIES["day"][1][:3]
@@ -182,7 +182,7 @@ def test_rho_of_a_group_grows_with_its_square_at_most(steps: int, logits: list[l
 # What is refused.
 
 
-def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
+def test_terms_without_a_proved_guarantee_open_no_ledger(tmp_path: Path) -> None:
     def opened(name: str, delta: float, most: int) -> None:
         try:
             found = terms("day", most, name, delta)
@@ -289,7 +289,7 @@ def test_every_kind_that_has_an_order_has_a_far_range() -> None:
     assert set(FAR) == {by for by in BLOCKS if BlockFamily(**family(by)).kind.ordered}
 
 
-def test_the_whole_is_verified(place: Place) -> None:
+def test_a_window_counts_in_every_request_and_in_verify(place: Place) -> None:
     """The window counts when a key is repeated, when a run is priced or voided, and when `verify` adds up."""
     ledger = init(place.url, DATASET, replace(terms(max_blocks=2), schema=""))
     first, second, third = FAMILIES["day"][1][:3]

@@ -259,7 +259,7 @@ def test_days_and_blocks_are_one_calendar(by: str) -> None:
             Trailing(4, "week").blocks(kind, FIRST)
 
 
-def test_what_no_ledger_takes(tmp_path: Path) -> None:
+def test_windows_that_no_ledger_accepts_are_refused(tmp_path: Path) -> None:
     """Windows that every ledger would refuse are reported with the file of the run, before the schedule is walked."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:
         for window, said in {

@@ -198,7 +198,7 @@ max_rows = 1
 
 
 @of_each("key, power, spent", [(*key, spent) for key in (("epsilon", 1), ("rho", 2)) for spent in (0.1, 0.9)])
-def test_what_would_fit_of_a_query_is_no_key_that_its_file_lacks(key: str, power: int, spent: float, tmp_path: Path) -> None:
+def test_the_change_that_fits_a_query_names_no_key_that_the_file_lacks(key: str, power: int, spent: float, tmp_path: Path) -> None:
     """The proposal is a factor for the noise. Applied to the key that the file has, the run fits."""
     with opened(str(tmp_path / "ledger.db"), "zcdp", 1.0) as ledger:
         left = float(ledger.state().left()["rho"]) * (1.0 - spent)

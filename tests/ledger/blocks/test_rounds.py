@@ -190,7 +190,7 @@ def test_what_is_charged_after_death_at(point: str, charges: int, books: str, tm
     assert spent(books) - before == pytest.approx((charges + 1) * RHO)
 
 
-def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charge_whose_reply_was_lost_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the reply to a charge is lost, the next attempt makes another charge."""
     url, lost = opened(str(tmp_path / "l.db")), [True]
     spend = Ledger.spend
@@ -245,7 +245,7 @@ def of(tmp_path: Path, **more: Any) -> dpcli.Rounds:
         ({"dataset": 7}, "dataset: expected a text, found 7"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(more: dict[str, Any], words: str, tmp_path: Path) -> None:
     opened(str(tmp_path / "l.db"))
     with pytest.raises(InputError, match=f"^{re.escape(words)}$"):
         of(tmp_path, **more)

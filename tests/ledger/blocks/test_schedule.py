@@ -68,7 +68,7 @@ def test_the_example_of_the_manual_is_read(tmp_path: Path) -> None:
         ("run = 1", "format"),
     ],
 )
-def test_what_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_schedules_are_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidFile) as refused:
         read(tmp_path, text)
     assert said in str(refused.value), str(refused.value)

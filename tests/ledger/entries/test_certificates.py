@@ -21,7 +21,7 @@ def named(ledger: Ledger) -> dict[str, str | None]:
 
 
 @ON_BOTH
-def test_it_is_kept_in_the_entry(place: Place) -> None:
+def test_the_certificate_is_kept_in_the_entry(place: Place) -> None:
     with init(place.url, "visits", TERMS) as ledger:
         ledger.spend(pure(0.1), "plain", 0.0)
         ledger.spend(pure(0.1), "named", 0.0, certificate=DIGEST)

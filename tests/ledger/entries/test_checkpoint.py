@@ -99,7 +99,7 @@ def rewritten(path: str, **changes: object) -> None:
     past_guards(path, ("UPDATE checkpoint SET body = ?, digest = ? WHERE dataset = ?", (body, digest(body), DATASET)))
 
 
-def test_what_is_read_does_not_grow(often: None, tmp_path: Path) -> None:
+def test_the_number_of_rows_read_does_not_grow(often: None, tmp_path: Path) -> None:
     path = str(tmp_path / "ledger.db")
     init(path, DATASET, terms()).close()
     counts = []
@@ -354,8 +354,8 @@ def test_denials_are_the_same_to_the_last_digit(place: str) -> None:
     assert not charge(open_ledger(place, DATASET), "all of it", str(left)).repeated
 
 
-def test_the_commands_say_what_they_said(place: str, tmp_path: Path) -> None:
-    """Their output with a checkpoint and without one is the same, byte for byte."""
+def test_commands_print_the_same_with_and_without_a_checkpoint(place: str, tmp_path: Path) -> None:
+    """Byte for byte."""
     (tmp_path / "run.toml").write_text(run_file(0.001))
     copy = str(tmp_path / "copy.db")
     shutil.copy(place, copy)

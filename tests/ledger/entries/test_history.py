@@ -92,7 +92,7 @@ def written_url(ledger: Ledger) -> str:
     return f"postgresql://{info.user}@/{info.dbname}?host={info.host}"
 
 
-def test_both_forms_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_csv_and_jsonl_histories_are_the_same(ledger: Ledger, tmp_path: Path) -> None:
     numbers = [{**line, **{n: float(str(line[n])) for n in ("epsilon", "delta", "rho") if n in line}} for line in LINES]
     runs = [read_history(written(tmp_path, lines, form), ledger.now()) for lines, form in ((LINES, "csv"), (numbers, "jsonl"))]
     assert [replace(a, place="") for a in runs[0]] == [

@@ -61,7 +61,7 @@ def attempts(rule: Filter) -> list[Attempt]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FILTERS)
-def test_the_best_adversary_does_not_exceed_it(name: str) -> None:
+def test_the_best_adversary_does_not_exceed_the_odometer(name: str) -> None:
     """An adversary who chooses mechanisms and the end from outputs exceeds the odometer with probability delta at most."""
     rule, claim, _ = shown(name)
     tried, cap = attempts(rule), amounts.read(rule.caps(3.0, DELTA))
@@ -94,7 +94,7 @@ def test_a_correction_counts_in_full(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "times"), [("gdp", 3.0), ("zcdp", 1.3)])
-def test_the_number_of_a_fixed_moment_is_exceeded(name: str, times: float) -> None:
+def test_the_bound_for_a_fixed_moment_is_exceeded(name: str, times: float) -> None:
     """Whoever adds noise until the loss is high exceeds the bound for fixed moments with a probability above delta."""
     _, claim, fixed = shown(name)
     spent = [of_rho(name, 0.02 * k) for k in range(1, 24)]
@@ -140,7 +140,7 @@ def mean(loss: mp.mpf, rho: mp.mpf) -> mp.mpf:
     return mp.fsum(mp.exp(z * (loss - (1 + z) * rho)) for z in orders) / 15
 
 
-def test_the_number_is_the_root_of_its_equation() -> None:
+def test_the_odometer_is_the_root_of_its_equation() -> None:
     """In 60 digits: at most 1e-11 above the root, never below it, and no larger than the bound of any single order."""
     seed = secrets.randbits(64)
     random = np.random.default_rng(seed)
@@ -164,7 +164,7 @@ def test_the_currencies_of_all_orders_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_it_grows_with_each_cost(name: str) -> None:
+def test_the_odometer_grows_with_each_cost(name: str) -> None:
     """It begins at 0, and is never below the bound for a fixed moment."""
     seed = secrets.randbits(64)
     random = np.random.default_rng(seed)
@@ -180,8 +180,8 @@ def test_a_cost_beyond_doubles_has_no_bound() -> None:
     assert loss_at_any_moment(math.inf, DELTA) == loss_at_any_moment(1.7e308, DELTA) == math.inf
 
 
-def test_a_raised_cap_moves_nothing(tmp_path: Path) -> None:
-    """The odometer does not depend on the cap, so it holds where a raised cap guarantees nothing."""
+def test_the_odometer_does_not_depend_on_the_cap(tmp_path: Path) -> None:
+    """So it also holds where a raised cap guarantees nothing."""
     with init(str(tmp_path / "l.db"), DATASET, LedgerTerms("user", "add-remove", 1.0, DELTA, filter="zcdp")) as ledger:
         ledger.spend(gaussian(9.0), "first", DELTA)
         before = odometer(ledger.state())
@@ -192,7 +192,7 @@ def test_a_raised_cap_moves_nothing(tmp_path: Path) -> None:
         assert before.epsilon == loss_at_any_moment(float_above(ledger.state().spent["rho"]), DELTA) > before.if_fixed > 0.0
 
 
-def test_where_there_is_none(tmp_path: Path) -> None:
+def test_declared_runs_and_moved_datasets_have_no_odometer(tmp_path: Path) -> None:
     """Declared runs were composed in advance, and a dataset that has moved is charged elsewhere."""
     runs = [{"pipeline": dict(tables_of(pure(0.1))), "runs": 2}]
     terms = LedgerTerms(

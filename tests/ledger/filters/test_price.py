@@ -169,7 +169,7 @@ def test_a_declared_run_that_is_another_is_found() -> None:
 
 
 @of_each("remembered", [1, 3, 1_000])
-def test_what_was_priced_before_is_priced_as_if_it_had_not(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_price_equals_a_computed_price(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cached prices: random runs, some repeated, each charged too little, are all reported."""
     seed = random.randrange(2**32)
     monkeypatch.setattr("dpcli.ledger.verify.CACHED_COSTS", remembered)

@@ -81,7 +81,7 @@ def test_a_change_of_any_guard_shows(store: PostgresStore) -> None:
 
 
 @of_each("harmless", ["SET search_path = dpcli", "ANALYZE dpcli.entry", "CREATE ROLE somebody", "SET quote_all_identifiers = off"])
-def test_what_guards_nothing_does_not_show(store: PostgresStore, harmless: str) -> None:
+def test_a_change_of_other_objects_does_not_show(store: PostgresStore, harmless: str) -> None:
     before = store.schema()
     with store.connection.transaction(force_rollback=True):
         store.connection.execute(harmless)
