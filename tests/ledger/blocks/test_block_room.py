@@ -74,8 +74,8 @@ def test_a_window_that_is_said_to_have_room_has(
 @pytest.mark.sampled
 @pytest.mark.parametrize("by", BLOCKS)
 @pytest.mark.parametrize("cost", [0.3, 1.5])
-def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: float, tmp_path: Path) -> None:
-    """Blocks that are not listed go on for ever: those before and after the ones that were charged are whole, and it is said."""
+def test_unlisted_blocks_before_and_after_are_unused(by: str, cost: float, tmp_path: Path) -> None:
+    """Kinds such as days have blocks without end. All before the first and after the last charged block are unused."""
     url, blocks, file = str(tmp_path / "l.db"), FAMILIES[by][1], tmp_path / "run.toml"
     file.write_text(run_file(cost))
     with filled(url, by, [0, 2, 0, 9, 0, 0], 4) as ledger:
@@ -131,7 +131,7 @@ def test_every_block_is_in_the_picture(by: str, tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_only_of_blocks(tmp_path: Path) -> None:
+def test_a_dataset_without_blocks_has_no_windows(tmp_path: Path) -> None:
     ledger = init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema=""))
     assert calendar(ledger.state()) == ()
     with pytest.raises(InputError, match="not cut into blocks"):
@@ -145,7 +145,7 @@ def stating(window: str, epsilon: float = 0.25) -> str:
 
 
 def test_a_file_that_states_its_window(tmp_path: Path) -> None:
-    """It is charged there and nowhere else: a flag that says otherwise, and a dataset that is not cut, are refused."""
+    """It is charged on that window only. A contradicting --window is refused, and so is a dataset without blocks."""
     url, file = str(tmp_path / "l.db"), tmp_path / "run.toml"
     ledger = init(url, DATASET, replace(terms(), schema=""))
     file.write_text(stating('["2026-01-01..2026-01-02", "2026-01-05"]'))
@@ -182,7 +182,7 @@ def test_a_file_that_states_its_window(tmp_path: Path) -> None:
 def test_a_gate_asks_for_all_files_together(
     used: list[int], windows: list[tuple[set[int], int]], retired: int, tmp_path_factory: object
 ) -> None:
-    """What it says fits is what the ledger then takes, one after the other, block by block."""
+    """Files that the gate says fit together are then accepted by the ledger one after another."""
     url = str(tmp_path_factory.mktemp("gate") / "l.db")  # type: ignore[attr-defined]
     ledger, blocks = filled(url, "day", [*used, 0, 0], retired), FAMILIES["day"][1]
     files = [parse(stating(json.dumps([blocks[i] for i in sorted(w)]), cost / 10).encode(), "run.toml") for w, cost in windows]
@@ -203,7 +203,7 @@ def test_a_gate_asks_for_all_files_together(
 
 @pytest.mark.parametrize(("by", "far"), [("day", ("0001-01-01", "9999-12-30", "9999-12-31")), ("week", ("0001-W01", "9999-W51"))])
 def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str, ...], tmp_path: Path) -> None:
-    """Anybody who may spend may charge the year 1."""
+    """A spender may charge a block in the year 1; the answer must not list the days since then."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms(by), schema="")) as ledger:
         for block in far:
             charge(ledger, block, "0.1", window=[block])
@@ -214,7 +214,7 @@ def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str,
 @pytest.mark.parametrize("by", BLOCKS)
 @pytest.mark.parametrize("stated", ["last 1 day", "last 9 days", "last 2 weeks"])
 def test_the_last_days_are_those_before_the_day_of_the_ledgers_clock(by: str, stated: str, tmp_path: Path) -> None:
-    """As a schedule has them on that day, charged and told as the blocks that they are; on another day they are others."""
+    """ "last 28 days" gives the same blocks as in a schedule on that day, and other blocks on another day."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms(by), schema="")) as ledger:
         family = ledger.state().open_terms().family
         assert family is not None

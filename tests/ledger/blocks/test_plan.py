@@ -116,7 +116,7 @@ def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: 
 @pytest.mark.sampled(1)
 @of_each("by", KINDS)
 def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: Path) -> None:
-    """The same with fresh schedules of many runs, which some store may add up otherwise."""
+    """Random schedules: the runs that a plan says fit are the ones that each kind of store accepts."""
     seed = random.randrange(10**9)
     draw = random.Random(seed)
     for i in range(3):
@@ -197,7 +197,7 @@ def test_the_day_on_which_a_budget_is_used_up(tmp_path: Path) -> None:
 
 
 def test_noise_that_fits_a_whole_plan(tmp_path: Path) -> None:
-    """What is said to fit is stated in the file, and made."""
+    """The proposed noise is written into the file of the runs, and all of them fit."""
     text = run_file().replace('type = "pure-dp"\nepsilon = 0.01', 'type = "laplace"\nscale = 2.0\nsensitivity = 1.0')
     file = tmp_path / "noisy.toml"
     file.write_text(text)
@@ -234,7 +234,7 @@ def test_days(rhythm: Rhythm, first: date, days: Sequence[str]) -> None:
     day=st.dates(date(1990, 1, 1), date(2100, 1, 1)),
 )
 def test_a_window_that_moves_holds_every_day_of_its_stretch(by: str, count: int, unit: str, day: date) -> None:
-    """Blocks that follow one another, up to the day before the run, and not one more than needed."""
+    """The blocks of "last N days" cover exactly the days up to the day before the run."""
     kind = replace(terms(by), schema="").family.kind  # type: ignore[union-attr]
     blocks = Trailing(count, unit).blocks(kind, day)
     days = [day - timedelta(back) for back in range(count * (7 if unit == "week" else 1), 0, -1)]
@@ -259,8 +259,8 @@ def test_days_and_blocks_are_one_calendar(by: str) -> None:
             Trailing(4, "week").blocks(kind, FIRST)
 
 
-def test_what_no_ledger_takes(tmp_path: Path) -> None:
-    """The file of the run, and what is wrong with it; before anything is walked."""
+def test_windows_that_no_ledger_accepts_are_refused(tmp_path: Path) -> None:
+    """Windows that every ledger would refuse are reported with the file of the run, before the schedule is walked."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:
         for window, said in {
             None: "expected the blocks of",

@@ -169,7 +169,7 @@ def schedule_kept(folder: Path) -> str:
 @pytest.mark.long
 @of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
-    """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""
+    """A plan says whether runs fit within the cap. It does not know who will make them, so it warns about quotas."""
     name = f"data by {by or 'none'}"
     init(place.url, name, replace(terms(by) if by else plain(), schema="", two_person=True)).close()
     with by_name(place, "ada", dataset=name) as ada, by_name(place, "eve", dataset=name) as eve:

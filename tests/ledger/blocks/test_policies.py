@@ -183,7 +183,7 @@ def test_the_policies_of_small_schedules_are_those_of_their_papers(count: int) -
 
 
 def test_a_retired_block_is_denied_by_every_policy() -> None:
-    """The run of a retired block is denied by the ledger, however it is ordered, and the others are granted."""
+    """In whatever order the runs are granted, those on a retired block are denied and the others fit."""
     state = after(opening(terms()), {"kind": "retire", "window": [BLOCKS[0]], "why": "gone"})
     wishes = [Wish(FIRST, {"epsilon": Fraction("0.4"), "delta": Fraction(0)}, (block,)) for block in (BLOCKS[0], BLOCKS[1]) * 2]
     for policy in POLICIES:
@@ -213,7 +213,7 @@ count = 8
 
 @pytest.mark.long
 def test_elephants_and_mice_by_the_command(tmp_path: Path) -> None:
-    """One large run, which comes first and takes what eight small ones need."""
+    """The first run is large, and takes the budget that eight small runs need."""
     url, path = str(tmp_path / "l.db"), tmp_path / "plan.toml"
     init(url, DATASET, replace(plain(), schema="")).close()
     path.write_text(SCHEDULE)

@@ -59,7 +59,7 @@ def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_
 
 @pytest.mark.sampled(1)
 def test_the_rounds_of_a_plan_cost_what_the_whole_plan_costs(place: Place, tmp_path: Path) -> None:
-    """Entries of every kind, round after round: what was charged covers what was done, and in the end it is the plan."""
+    """Entries of each kind: at every round the charges cover what was released, and at the end they equal the plan."""
     plans: list[tuple[dict[str, Any], dict[str, Any], int]] = [
         ({}, {"steps": 12}, 1),
         ({"sampling": "cyclic", "clients_per_round": 25}, {"steps": 12, "sampling": {"scheme": "cyclic", "batch_size": 25}}, 4),
@@ -138,7 +138,7 @@ def is_alive(child: int) -> bool:
 
 @pytest.mark.sampled(0, 1)
 def test_no_kill_gives_a_round_for_nothing(place: Place, tmp_path: Path) -> None:
-    """Two servers under one key, killed again and again and started anew: every note has a charge of its own, and the cap is reached."""
+    """Two servers under one key are killed and restarted: each recorded round has its own charge, up to the cap."""
     url, path, deaths = opened(place.url, epsilon=1.5), written(tmp_path), 0
     most, patience = math.floor(cap(url) / RHO), random.Random()
     children: dict[str, int] = {}
@@ -173,7 +173,7 @@ def books(place: Place) -> str:
 @pytest.mark.sampled(1)
 @of_each("point, charges", [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
 def test_what_is_charged_after_death_at(point: str, charges: int, books: str, tmp_path: Path) -> None:
-    """A round that was charged and may have drawn noise stays charged; the next process pays for the one that it does again."""
+    """A charged round whose noise may have been drawn stays charged, and the next process pays again to repeat it."""
     path, before = written(tmp_path), spent(books)
     dpcli.rounds(path, books, point).round()
 
@@ -191,8 +191,8 @@ def test_what_is_charged_after_death_at(point: str, charges: int, books: str, tm
     assert spent(books) - before == pytest.approx((charges + 1) * RHO)
 
 
-def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is lost on its way: asked again, it is another charge."""
+def test_a_charge_whose_reply_was_lost_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the reply to a charge is lost, the next attempt makes another charge."""
     url, lost = opened(str(tmp_path / "l.db")), [True]
     spend = Ledger.spend
 
@@ -246,7 +246,7 @@ def of(tmp_path: Path, **more: Any) -> dpcli.Rounds:
         ({"dataset": 7}, "dataset: expected a text, found 7"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(more: dict[str, Any], words: str, tmp_path: Path) -> None:
     opened(str(tmp_path / "l.db"))
     with pytest.raises(InputError, match=f"^{re.escape(words)}$"):
         of(tmp_path, **more)

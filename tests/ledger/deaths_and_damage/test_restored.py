@@ -115,7 +115,7 @@ def test_a_backup_from_before_a_move_is_open_and_the_anchor_of_the_copy_finds_it
 
 
 def test_a_backup_of_a_file_while_somebody_charges_is_whole(tmp_path: Path) -> None:
-    """By SQLite's own means, as `.backup` of its shell does it."""
+    """The backup is made with SQLite's backup API, as the shell's `.backup` does."""
     path = str(tmp_path / "l.db")
     init(path, DATASET, terms(1000.0)).close()
 

@@ -92,7 +92,7 @@ def written_url(ledger: Ledger) -> str:
     return f"postgresql://{info.user}@/{info.dbname}?host={info.host}"
 
 
-def test_both_forms_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_csv_and_jsonl_histories_are_the_same(ledger: Ledger, tmp_path: Path) -> None:
     numbers = [{**line, **{n: float(str(line[n])) for n in ("epsilon", "delta", "rho") if n in line}} for line in LINES]
     runs = [read_history(written(tmp_path, lines, form), ledger.now()) for lines, form in ((LINES, "csv"), (numbers, "jsonl"))]
     assert [replace(a, place="") for a in runs[0]] == [
@@ -197,7 +197,7 @@ def test_a_key_is_one_run(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_a_run_of_today_is_no_run_of_the_history(ledger: Ledger, tmp_path: Path) -> None:
-    """Noise that is drawn now was not paid for then, and the other way round."""
+    """A key of the history cannot pay for a new run, and a key of a new run cannot be imported."""
     imported(ledger, written(tmp_path, LINES))
     with pytest.raises(LedgerError, match='model": expected the run'):
         ledger.spend(pure(0.25), ledger.own_key("model"))
@@ -298,7 +298,7 @@ def test_hostile_bytes_are_an_input_error(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> None:
-    """Characters changed at random: an error of dpcli's own, or runs that say what the text says; never anything else."""
+    """Random edits of the file: it is refused with a message, or the runs are those that the text states."""
     chance, good = random.Random(SEED), Path(written(tmp_path, LINES)).read_text()
     counts = {"read": 0, "refused": 0}
     with init(str(tmp_path / "l.db"), "d", USERS) as ledger:
@@ -323,7 +323,7 @@ def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_a_history_is_charged_to_whoever_imports_it(place: Place, tmp_path: Path) -> None:
-    """Whoever made its runs: it counts towards the importer's quota, and one over it is refused as a whole."""
+    """Whoever made the runs, they count towards the importer's quota. A history above it is refused as a whole."""
     init(place.url, "d", USERS).close()
     lines = [{"date": "2024-01-01", "key": f"run {i}", "epsilon": "0.25", "who": "bob", **STATED} for i in range(4)]
     with open_ledger(place.url, "d") as ledger:

@@ -54,7 +54,7 @@ def last(request: pytest.FixtureRequest) -> str:
 
 
 def test_the_last_ledger_is_what_this_version_writes(last: str, tmp_path: Path) -> None:
-    """But for who, when, by which version, the hashes that follow from them, and a cost that this version rounds less far up."""
+    """Except for names, times, versions and hashes, and for costs that this version rounds up by less."""
     own = str(tmp_path / "own.db")
     fill(own)
     for name, count in NAMES.items():
@@ -199,7 +199,7 @@ BY_HAND = {
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in BY_HAND.items() for change in changes])
 def test_what_was_done_to_the_guards_is_not_noted_by_an_upgrade(name: str, change: str, request: pytest.FixtureRequest) -> None:
-    """`verify` says that they were changed, and goes on to say it."""
+    """After an upgrade `verify` still reports that the guards were changed."""
     given = request.getfixturevalue(name)
     place = File(given) if isinstance(given, str) else given
     place.by_hand(change)

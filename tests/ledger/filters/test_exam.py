@@ -244,7 +244,7 @@ def test_a_started_run_is_charged_for_good(ledger: Ledger) -> None:
 
 @pytest.mark.long
 def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
-    """Of two who hold one reservation, one starts; neither ends it unseen by the other without a word."""
+    """Otherwise one of two holders of a reservation could end it while the other starts it."""
     for key in ("long", "other"):
         ledger.reserve(run(0.1), key)
     for why in ("", " ", "\u3164"):

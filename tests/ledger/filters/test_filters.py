@@ -98,7 +98,7 @@ def test_gdp_costs_are_squares_of_mu_and_the_cap_is_the_analytic_gaussian() -> N
 
 @given(epsilon=st.floats(1e-6, 500.0))
 def test_a_pure_mechanism_is_gaussian_dp(epsilon: float) -> None:
-    """Type II error of randomised response at its kink is that of the Gaussian there, and the Gaussian's curve lies below elsewhere."""
+    """The trade-off curve of randomised response touches the Gaussian's at its kink, and lies above it elsewhere."""
     from scipy.special import log_ndtr, ndtri_exp
 
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours

@@ -81,7 +81,7 @@ def test_a_change_of_any_guard_shows(store: PostgresStore) -> None:
 
 
 @of_each("harmless", ["SET search_path = dpcli", "ANALYZE dpcli.entry", "CREATE ROLE somebody", "SET quote_all_identifiers = off"])
-def test_what_guards_nothing_does_not_show(store: PostgresStore, harmless: str) -> None:
+def test_a_change_of_other_objects_does_not_show(store: PostgresStore, harmless: str) -> None:
     before = store.schema()
     with store.connection.transaction(force_rollback=True):
         store.connection.execute(harmless)
@@ -94,7 +94,7 @@ def test_everybody_finds_the_same_definitions(installed: Database, store: Postgr
 
 
 def test_two_databases_have_the_same_definitions(database: Database, store: PostgresStore) -> None:
-    """Whoever owns them, and whatever superuser may have made the roles."""
+    """Whoever owns the database, and whatever superuser created the roles."""
     assert init(database.url, DATASET, terms()).store.schema() == store.schema()
 
 
@@ -109,7 +109,7 @@ def test_no_function_is_everybody_s(store: PostgresStore) -> None:
 
 
 def test_definitions_hold_no_backslash() -> None:
-    """Session settings decide how one is read."""
+    """The meaning of a backslash depends on settings of the session."""
     for path in Path(postgres.__file__).parent.glob("*.sql"):
         assert "\\" not in path.read_text()
 
@@ -174,7 +174,7 @@ def spellings(x: float) -> Iterator[str]:
 
 @pytest.mark.long
 def test_one_spelling_of_each_double_is_let_in(store: PostgresStore) -> None:
-    """The one that a reader writes: another could never be read again. Round numbers lie on the edge of what reads back (1e+23)."""
+    """The spelling of Python, which readers require. Numbers such as 1e+23 lie halfway between two doubles."""
     chance = random.Random(11)
     tried = [float(f"{chance.randrange(1, 1000)}e{chance.randrange(-30, 45)}") for _ in range(2000)]
     tried += [struct.unpack("d", chance.randbytes(8))[0] for _ in range(300)]

@@ -47,7 +47,7 @@ def other() -> Iterator[Cluster]:
 
 @pytest.mark.long
 def test_a_ledger_of_teams_comes_back_with_its_teams(other: Cluster, tmp_path: Path) -> None:
-    """Whoever is in the team sees the dataset and charges it, nobody else does, and the owner still makes roles."""
+    """Members of the team see and charge the dataset, others do not, and the owner can still create roles."""
     folder = programs()
     assert folder is not None
 
