@@ -96,7 +96,9 @@ class _Sums:
         spend(PAIR * len(self._share))
         pairs = np.outer(first[0], second[0]).ravel()
         upper, size = pairs * self._share, len(self.points)
-        masses: Array = np.bincount(self._lower, pairs - upper, size) + np.bincount(self._lower + 1, upper, size)
+        masses: Array = np.zeros(size)
+        for places, shares in ((self._lower, pairs - upper), (self._lower + 1, upper)):
+            masses += np.bincount(places, shares, size)
         return masses, first[1] + second[1] + float((pairs * self._above).sum())
 
     def height(self, epsilon: float) -> float:
