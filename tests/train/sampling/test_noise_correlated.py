@@ -325,7 +325,7 @@ def test_the_state_of_correlated_noise_is_never_saved() -> None:
 
 
 def test_the_grid_of_noisy_sums_is_that_of_the_noise_whatever_the_unit_of_the_encoder_is() -> None:
-    """An encoder and its noise may be multiplied by one number. A grid of 2^-72 standard deviations would cut off no digit, one of 2^8 all."""
+    """An encoder and its noise may have a common factor. A grid of 2^-72 standard deviations would cut off no digit, one of 2^8 all."""
     for unit in (1e-12, 1.0, 1e12):
         spec = ToeplitzSpec(**{**run(3), "noise_multiplier": unit}, coefficients=(unit, 0.5 * unit))
         noise, sums = noise_of(spec, 1.0, SystemStream()), {"w": torch.zeros(1_000, dtype=torch.float64)}
