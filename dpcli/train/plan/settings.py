@@ -52,12 +52,10 @@ class Covers:
     ] = None
 
 
+# Each task has a subclass, which adds keys and sets the class variables. The manual prints the docstring.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(ABC):
-    """A training run: the model, the data and the optimizer.
-
-    A subclass adds the keys of its task and sets the class variables below.
-    """
+    """A training run: the model, the data and the optimizer. The mechanisms of the file declare its privacy."""
 
     premises: ClassVar[Premises] = (
         Premise(

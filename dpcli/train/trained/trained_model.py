@@ -106,12 +106,12 @@ class TrainedModel(Displayed, ABC):
         """Return the model's answer to each record or prompt. Raises InputError if it cannot answer."""
 
     @abstractmethod
-    def measured(self, source: str, path: str | None) -> Metrics:
+    def measured(self, source: str, path: str) -> Metrics:
         """Return the metrics of the task on labelled data. Raises InputError if the data cannot be read.
 
         Args:
             source: "digits", a file or module:function.
-            path: Path of the training file if its [train] table names the source, so that the source is relative to it; None if the user
+            path: Path of the training file if its [train] table names the source, so that the source is relative to it; "" if the user
                 names the source on the command line.
         """
 
