@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import hashlib
 import shutil
 from pathlib import Path
@@ -84,11 +85,11 @@ def test_a_model_that_is_made_of_the_records_is_refused(way: str) -> None:
 
 
 def test_what_the_program_reads_beside_them_is_in_the_statement() -> None:
-    """And a right one is trained."""
+    """And a right one is trained, also under a profiler."""
     written(CUSTOM, PLAIN.replace("nn.Linear(5, 3)", "nn.Sequential(nn.Linear(5, 3), Scaled())") + SCALED)
     planned = dpcli("train", "own.toml", "--dry-run", folder=Path("."))
     assert "also reads" in planned.out and "BEGINNING of shape (3): none of these may come from private records" in planned.out
-    outcome = train(plan_of("own.toml"))
+    outcome = cProfile.Profile().runcall(train, plan_of("own.toml"))  # whoever looks where the time goes
     said = (Path(outcome.folder) / "statement.md").read_text()
     assert "BEGINNING of shape (3). Its author vouches that none of these comes from private records" in said
 
