@@ -20,7 +20,7 @@ import click
 
 from dpcli.cli.options import emit, output_options
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 from dpcli.train.run.outcome import DESCRIPTION, STATE
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def command(
         return emit(step_document(plan), format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
-        from dpcli.sessions.commands.predicting import windowed
+        from dpcli.sessions.commands.ledger_options import windowed
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
@@ -93,7 +93,7 @@ def run_with_progress(
     plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
 ) -> Outcome:
     """Train with progress on standard error, and return the outcome. The arguments are those of the command."""
-    from dpcli.sessions.commands.predicting import on_window
+    from dpcli.sessions.commands.ledger_options import on_window
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.training_run import train
 

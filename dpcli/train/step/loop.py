@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.random.streams import Stream, normals
+from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.engine.method import trained_parameters
@@ -35,7 +35,7 @@ from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import call_on_records
-from dpcli.train.torch_internals import foreach_add, foreach_divide
+from dpcli.train.torch_internals import foreach_divide
 
 if TYPE_CHECKING:
     from dpcli.train.isolation.checked_sums import CheckedSums
@@ -106,8 +106,8 @@ class AdaptiveNorm:
             ranks: Processes of the run, which add their counts.
         """
         count = ranks.total(self.clip.centred_count(norms))
-        noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, like the noise of the gradients
-        noisy_count = ranks.broadcast(count + float(noise))
+        noisy_count = count + float(normals(1, self.stream, self.count_noise)[0])
+        noisy_count = ranks.broadcast(round_to_grid(noisy_count, grid_of(self.count_noise)))
         self.clip.update(0.5 + noisy_count / self.expected_batch)
 
 
@@ -133,9 +133,16 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
 
 
-def add_noise(sums: Mapping[str, Tensor], drawn: Mapping[str, Tensor], scale: float = 1.0) -> None:
-    """Add noise, multiplied by `scale`, to the sums of the same names, in place."""
-    foreach_add(list(sums.values()), [drawn[name].to(value) for name, value in sums.items()], alpha=scale)
+def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> None:
+    """Draw the noise of a step and add it, multiplied by `scale`, to the sums in place.
+
+    Noise is added in double precision, and the result is rounded to a grid. What the sum's own number format rounds further is then a
+    function of the rounded noisy sum.
+    """
+    drawn, grid = noise.next({name: value.shape for name, value in sums.items()}), grid_of(noise.drawn_std * scale)
+    for name, value in sums.items():
+        noisy = drawn[name].to(value.device).mul_(scale).add_(value)
+        value.copy_(round_to_grid(noisy, grid))
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:
@@ -236,7 +243,7 @@ class Trainer:
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.reduce(sums.gradients)
         if self.ranks.first:
-            add_noise(total, noise.next(self.shapes), noise_scale)  # drawn once in every step, even for an empty batch
+            add_noise(total, noise, noise_scale)  # drawn once in every step, even for an empty batch
         set_gradients(self.model, self.ranks.broadcast_tensors(total), expected_batch)
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:
