@@ -61,8 +61,8 @@ def _summaries(name: str) -> Terms:
 
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
-    """Return the docstring of each name's module, without the name and colon at its beginning."""
-    return tuple((name, module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
+    """Return the first paragraph of each module's docstring, which is "name: what it is for", without the name."""
+    return tuple((name, module_words(target).partition("\n\n")[0].split(": ", 1)[-1]) for name, target in registry.items())
 
 
 def _of_classes(registry: Mapping[str, str]) -> Terms:
