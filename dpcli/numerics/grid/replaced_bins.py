@@ -97,7 +97,7 @@ class _Sums:
         pairs = np.outer(first[0], second[0]).ravel()
         upper, size = pairs * self._share, len(self.points)
         masses = np.bincount(self._lower, pairs - upper, size) + np.bincount(self._lower + 1, upper, size)
-        return masses, first[1] + second[1] + float((pairs * self._above).sum())
+        return np.asarray(masses, dtype=np.float64), first[1] + second[1] + float((pairs * self._above).sum())
 
     def height(self, epsilon: float) -> float:
         """Return an upper bound on h(e^epsilon)."""
