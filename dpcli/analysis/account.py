@@ -35,7 +35,6 @@ from dpcli.numerics.work import limited
 class Account(Displayed):
     """The privacy cost of one pipeline.
 
-    pipeline: the pipeline.
     charges: the mechanisms of the pipeline, each with its number of runs.
     quantity: the bounded quantity: "epsilon" at the delta `at`, or "delta" at the epsilon `at`.
     at: the fixed delta or epsilon.
@@ -263,7 +262,7 @@ def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
     """Return the share of each charge in the total cost; NaN for all if the winning accountant defines no shares."""
     winner, profile = answers.winner, answers.profile
     unknown = (math.nan,) * len(inquiry.charges)
-    if winner is None or profile is None or isinstance(profile, str):
+    if winner is None or profile is None:
         return unknown
     if len(inquiry.charges) == 1 and winner.upper > 0.0:
         return (1.0,)

@@ -99,17 +99,14 @@ def accountant_named(name: str) -> Accountant:
     return result
 
 
-def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> AccountRow:
+def row_of(accountant: Accountant, profile: PrivacyProfile, quantity: Quantity, at: float, share: float = 1.0) -> AccountRow:
     """Return the answer of an accountant.
 
-    profile: the privacy profile, or the reason why the accountant does not apply.
     quantity, at: the quantity to bound, and the value of the other one of epsilon and delta.
     share: largest share of the remaining allowance of work that the accountant may take.
 
     Raises InternalError if the profile returns a number that cannot be a bound.
     """
-    if isinstance(profile, str):
-        return AccountRow(accountant, None, profile)
     try:
         with accountant.within_allowance(LEAST, share):
             if quantity == "epsilon":

@@ -36,7 +36,6 @@ COUNTED = frozenset({"steps", "batch-size"})  # parameters whose values are whol
 class Calibration(Displayed):
     """The answer of a calibration, with the nearest cheaper value.
 
-    parameter: the parameter that was solved for.
     targets: the (mechanism, key) pairs that get the value.
     target, delta: the target, and the delta at which it holds; None if the quantity has no delta.
     value: the cheapest value that meets the target, with seven significant digits, or a whole number for a count.
@@ -172,7 +171,6 @@ class ValuedBound(NamedTuple):
     """An upper bound at one value of the parameter.
 
     upper: the bound; inf if none is certified.
-    accountant: the accountant that certifies the bound.
     delta: the delta at which the bound holds; None if the quantity has no delta.
     """
 
@@ -184,8 +182,7 @@ class ValuedBound(NamedTuple):
 class BoundByValue:
     """The upper bound on a quantity as a function of the parameter. No value is measured twice.
 
-    measure: function that returns the bound for a pipeline in which the value has been set.
-    pipeline: the pipeline.
+    measure: function of a pipeline in which the value has been set, and of the value, that returns the bound.
     targets: the (mechanism, key) pairs that get the value.
     divisors: as for `substitute`.
     known: the bounds that were measured so far, by value.

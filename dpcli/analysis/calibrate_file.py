@@ -60,25 +60,22 @@ def calibrate_goal(
 
 def calibrate_file(
     path: str,
-    solve: str,
-    target_epsilon: float | None,
-    delta: float | None,
-    mechanisms: Sequence[str],
-    accountants: Sequence[str] | None,
-    group_size: int,
+    solve: str = "noise",
+    target_epsilon: float | None = None,
+    delta: float | None = None,
+    mechanisms: Sequence[str] = (),
+    accountants: Sequence[str] | None = None,
+    group_size: int = 1,
     data: bytes | None = None,
     goal: Goal | None = None,
 ) -> Calibration:
     """Solve for one parameter of the file at `path`, or for every noise key with the value "calibrate".
 
-    Args:
-        path: path of the file.
-        solve: the parameter, as for `calibrate`.
-        goal: the target. With a goal, target_epsilon, delta and accountants have no effect.
-        target_epsilon: the target without a goal. If neither is given, all caps of the file's budget are met.
-        delta, accountants, group_size: as for `calibrate`.
-        mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
-        data: content of the file; if None, it is read from `path`.
+    goal: the target. With a goal, target_epsilon, delta and accountants have no effect.
+    target_epsilon: the target without a goal. If neither is given, all caps of the file's budget are met.
+    solve, delta, accountants, group_size: as for `calibrate`.
+    mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
+    data: content of the file; if None, it is read from `path`.
 
     Raises:
         InputError, CannotCertify: as for `calibrate`.
@@ -142,18 +139,14 @@ def _calibrate_to_budget(
         # A section such as [federated] must agree with the final answer. That for epsilon alone may contradict it, and rho need more noise.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
-        if budget.rho is None or _rho_without_rounding(result, budget.rho) <= budget.rho:
+        charges = resolve(result.pipeline, group_size)
+        if budget.rho is None or without_rounding(total_rho(charges).value, budget.rho) <= budget.rho:
             solved = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(solved)
             return replace(result, pipeline=solved)
     # If there is also a cap on epsilon, the cap on rho needs more noise.
     assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
     return calibrate_goal(pipeline, RhoGoal(budget.rho), solve, targets, group_size, weights)
-
-
-def _rho_without_rounding(calibration: Calibration, cap: float) -> float:
-    """Return the rho of the calibrated pipeline, as it is compared with a cap."""
-    return without_rounding(total_rho(resolve(calibration.pipeline, calibration.group_size)).value, cap)
 
 
 def _require_noise_keys(path: str, marked: Sequence[Target], solve: str) -> None:
@@ -190,7 +183,7 @@ def solved_pipeline(data: bytes, path: str) -> Pipeline:
     """
     if not targets(data, path):
         return parse(data, path)
-    return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
+    return calibrate_file(path, data=data).pipeline
 
 
 def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> Target:
@@ -229,9 +222,9 @@ def calibrate_dp_sgd(
         raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
     tables = stated.tables(delta)
     if goal is not None:
-        return calibrate_goal(pipeline_of_flags(tables), goal, "noise", None, group_size)
+        return calibrate_goal(pipeline_of_flags(tables), goal, group_size=group_size)
     assert target_epsilon is not None
-    return calibrate(pipeline_of_flags(tables), target_epsilon, delta, "noise", None, accountants, group_size)
+    return calibrate(pipeline_of_flags(tables), target_epsilon, delta, accountants=accountants, group_size=group_size)
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:

@@ -50,17 +50,14 @@ def search(
 ) -> Boundary:
     """Return the boundary of the values that meet a target.
 
-    Args:
-        bound: function that returns the bound on the quantity at a value. It returns inf if a value is refused, which implies nothing about
-            other values.
-        target: largest bound that meets the target.
-        parameter: name of the parameter, as for `calibrate`.
-        largest: largest value of the parameter.
-        stated: value in the file, at which a search for whole numbers begins.
-        quantity: name of the quantity in messages.
+    bound: function that returns the bound on the quantity at a value. It returns inf if a value is refused, which implies nothing about
+        other values.
+    target: largest bound that meets the target.
+    parameter: name of the parameter, as for `calibrate`.
+    stated: value in the file, at which a search for whole numbers begins.
+    quantity: name of the quantity in messages.
 
-    Raises:
-        CannotCertify: no value of the grid meets the target.
+    Raises CannotCertify if no value of the grid meets the target.
     """
     smaller_is_cheaper = parameter in ("noise", "scale")
     grid: Grid = WholeNumbers() if parameter in ("steps", "batch-size") else Decimals()

@@ -2,8 +2,8 @@
 
 `profile` bounds delta at many epsilons, for pictures and tables, and `trade_off` turns these bounds into error rates of attacks. An
 accountant is two-sided if it certifies lower bounds as well; only then does this module know how far its answer is from the truth. A
-composition may have several cases, such as the two directions of a change, and its curve is the worst of theirs at each epsilon. Every
-upper bound that is returned holds by itself, whichever accountants were skipped to save work.
+composition may have several cases, such as the two directions of a change, and its curve is the worst of their curves at each epsilon.
+Every upper bound that is returned holds by itself, whichever accountants were skipped to save work.
 """
 
 from __future__ import annotations
@@ -97,7 +97,6 @@ def profile(
     """Return bounds on delta as a function of epsilon for a pipeline, from the sound accountants.
 
     Args:
-        pipeline: the pipeline.
         epsilons: finite epsilons >= 0 in nats, in increasing order, at least one.
         group_size: number of units of privacy that change together.
         delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
@@ -118,7 +117,7 @@ def profile(
     in_range = grid.ndim == 1 and len(grid) > 0 and np.all((grid >= 0.0) & (grid < math.inf))
     if not in_range or np.any(np.diff(grid) < 0.0):
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
-    composed = sound_profiles(pipeline, None, group_size)
+    composed = sound_profiles(pipeline, group_size=group_size)
     accountants = [accountant for accountant, _ in composed]
     pairs_are_attained = attained(pipeline, group_size)
     has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
@@ -187,11 +186,10 @@ def _curve_of_case(
 ) -> ProfileCurve:
     """Return the curve of one case. Raises InternalError if accountants contradict each other.
 
-    Args:
-        composed: the profile of the case by each accountant.
-        epsilons, delta, points: as for `profile`.
-        pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
-        has_many: whether there are too many mechanisms to handle each of them at every point.
+    composed: the profile of the case by each accountant.
+    epsilons, delta, points: as for `profile`.
+    pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
+    has_many: whether there are too many mechanisms to handle each of them at every point.
     """
     by_name = {candidate.accountant.name: candidate for candidate in composed}
     wide_points = list(points)

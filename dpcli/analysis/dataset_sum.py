@@ -1,4 +1,8 @@
-"""The joint cost of several pipelines on one dataset. All of their mechanisms are composed as if they were in one file."""
+"""The joint cost of several pipelines on one dataset: all of their mechanisms are composed as if they were in one file.
+
+`dpcli account` with several files and the gate ask for it, as two cheap files about the same people may be too much together. Files belong
+together if they state the same name in privacy.dataset.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +43,11 @@ def account_of_dataset(
     Premise: all files were fixed before the first of them ran. A file that is added later may have been chosen from outputs, and must be
     charged to a ledger instead.
 
-    Args:
-        parts: pairs of a pipeline and its number of runs.
-        accountants, epsilon, group_size, tolerance: as for `account`.
-        delta: the delta at which epsilon is bounded; if None, that of the budget, else the smallest delta above 0 that a file states.
-        budget: the cap on the joint cost, if there is one.
-        with_rows: whether rows of other accountants are computed although the headline is settled.
+    parts: pairs of a pipeline and its number of runs.
+    accountants, epsilon, group_size, tolerance: as for `account`.
+    delta: the delta at which epsilon is bounded; if None, that of the budget, else the smallest delta above 0 that a file states.
+    budget: the cap on the joint cost, if there is one.
+    with_rows: whether rows of other accountants are computed although the headline is settled.
 
     Raises:
         InputError: as for `account`, or if the pipelines name no dataset, or differ in dataset, unit or adjacency.

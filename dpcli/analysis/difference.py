@@ -110,7 +110,6 @@ class Change:
 class Priced:
     """The cost of a single change to the first file.
 
-    change: the change.
     epsilon: epsilon of the changed file at the common delta; inf if none is certified, None if the change is not valid alone.
     increase: difference of `epsilon` and the first file's epsilon; NaN if it is undefined.
     reason: why `epsilon` is None.
@@ -152,12 +151,10 @@ class Difference:
 def difference(a: str, b: str, delta: float | None = None) -> Difference:
     """Compare two pipelines.
 
-    Args:
-        a, b: the places of the pipelines: a path, "-" for standard input, or REVISION:PATH.
-        delta: the delta at which both are compared; if None, the delta of the first file, else that of the second.
+    a, b: the places of the pipelines: a path, "-" for standard input, or REVISION:PATH.
+    delta: the delta at which both are compared; if None, the delta of the first file, else that of the second.
 
-    Raises:
-        InputError: a file cannot be read or contradicts itself, both are standard input, or neither a file nor `delta` states a delta.
+    Raises InputError if a file cannot be read or contradicts itself, both are standard input, or neither a file nor `delta` states a delta.
     """
     if a == b == "-":
         raise InputError("expected only one pipeline on standard input, found both")

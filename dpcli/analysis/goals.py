@@ -1,4 +1,8 @@
-"""Targets of a calibration other than epsilon: rho of zCDP, the success of an attacker, and mu of Gaussian DP."""
+"""Targets of a calibration other than epsilon: rho of zCDP, the success of an attacker, and mu of Gaussian DP.
+
+The flags --target-rho, --target-advantage, --target-tpr with --at-fpr, and --target-mu choose a `Goal` (`goal_of`). Calibration
+(calibrate_file.py) sets a value in the pipeline, asks the goal for its upper bound, and compares it with the target.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a 
 
 
 class Goal(Protocol):
-    """A quantity that decreases as noise grows, and the largest value that it may have. Calibration measures it at one value after another.
+    """A quantity that decreases as noise grows, and the largest value that it may have.
 
     quantity: name of the quantity in files.
     target: largest permitted value.
@@ -159,6 +163,7 @@ def _squares(steps: Steps) -> Iterator[float]:
 
 
 def _mu(mechanism: Mechanism) -> float:
+    """Return the mu of a Gaussian or, as `GaussianGoal` derives it, of a pure mechanism. Raises CannotCertify for any other mechanism."""
     try:
         return mechanism.gdp()
     except NotRepresentable as error:
@@ -174,7 +179,7 @@ def _mu(mechanism: Mechanism) -> float:
 
 
 def goal_of(
-    rho: float | None, advantage: float | None, tpr: float | None, fpr: float | None, mu: float | None, epsilon: float | None
+    *, rho: float | None, advantage: float | None, tpr: float | None, fpr: float | None, mu: float | None, epsilon: float | None
 ) -> Goal | None:
     """Return the goal that flags state; None if they state an epsilon or no goal.
 

@@ -1,7 +1,9 @@
 """The choice of the accountants that are run for an account, and their answers.
 
-The accountants that certify an interval run first. If one of them settles the headline, only cheap accountants are run in addition.
-Otherwise all accountants are run.
+An `Inquiry` is the question, and a `Panel` says whom to ask. Two accountants may answer with an interval so narrow that nobody can improve
+it (`SETTLING` in accountants/plugin.py); they run first, and if one of them settles the headline, only cheap accountants are run in
+addition, for the table. Otherwise all are run, and share one allowance of work. A lower bound holds for a dominating pair; if the
+mechanisms of the file need not attain theirs, it is taken from others that the file allows too and that do (`_witnesses`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,12 @@ GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enou
 # Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants.
 GRID_SECONDS, GRID_SECONDS_ALONE, GRID_SECONDS_NAMED = 0.1, 1.0, 4.0
 
+# The reason why any other accountant has no bound for an adaptive file (`Inquiry.may_ask`).
+ONE_FILTER = (
+    "privacy.adaptive is true: only one privacy filter applies, zcdp or, at delta = 0, basic "
+    "(a ledger offers more filters for runs chosen one after another: dpcli budget init --filter)"
+)
+
 ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # shares of (informative order - 1) that are tried, one after the other
 ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)  # Renyi orders among which the informative one is chosen
 
@@ -70,7 +78,6 @@ def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts:
 class Panel:
     """The accountants to run.
 
-    names: names of the accountants.
     quick: whether an interval may settle the headline so that other accountants are not run. It is True if the user named none.
     tolerance: relative width at which the grid accountant stops; None for its default.
     with_rows: whether to compute rows of other accountants although the headline is settled. If the headline is not settled, and the
@@ -134,26 +141,24 @@ class Inquiry:
         """Return whether a lower bound for the dominating pairs of the steps is a lower bound for the pipeline."""
         return self.grouped is None and all_attained(self.charged_steps)
 
-    def row(self, accountant: Accountant, profile: PrivacyProfile | str, share: float = SHARE_EACH) -> AccountRow:
+    def row(self, accountant: Accountant, profile: PrivacyProfile, share: float = SHARE_EACH) -> AccountRow:
         """Return the row of an accountant. If it has no bound, the row's reason names the mechanisms concerned."""
         return with_names(row_of(accountant, profile, self.quantity, self.at, share), self.composed_charges)
 
-    def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
-        """Return the privacy profile by an accountant, or the reason why the accountant does not apply.
+    def may_ask(self, accountant: Accountant) -> bool:
+        """Return whether an accountant may bound the charges. Only one may bound those of an adaptive pipeline.
 
         An adaptive pipeline is bounded by one privacy filter, which is chosen before the first run. The filter limits rho if delta > 0,
         and epsilon if delta is 0. To take the smaller result of two filters is not sound, because the outputs of earlier runs decide
         which is smaller. To split delta anew for each file is not sound either: the true delta reaches 1.99 times the stated delta.
-        Stated deltas of steps are refused, because the filter would have to limit their sum too.
         """
-        if self.adaptive:
+        pure = self.quantity == "epsilon" and self.at == 0.0
+        return not self.adaptive or accountant.name == ("basic" if pure else "zcdp")
+
+    def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile:
+        """Return the privacy profile of the steps by an accountant that may be asked."""
+        if self.adaptive:  # the filter would have to limit the sum of the steps' stated deltas too, so these are refused
             accountant = replace(accountant, finite=False)
-            pure = self.quantity == "epsilon" and self.at == 0.0
-            if accountant.name != ("basic" if pure else "zcdp"):
-                return (
-                    "privacy.adaptive is true: only one privacy filter applies, zcdp or, at delta = 0, basic "
-                    "(a ledger offers more filters for runs chosen one after another: dpcli budget init --filter)"
-                )
         return accountant.profile(self.steps).tuned(tolerance, seconds)
 
 
@@ -174,13 +179,13 @@ class Answers:
 
     rows: tuple[AccountRow, ...]
     winner: AccountRow | None
-    profile: PrivacyProfile | str | None
+    profile: PrivacyProfile | None
 
 
 def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
     """Return the answers of the accountants. If one of them settles the headline, only cheap accountants are run in addition."""
     tried: list[AccountRow] = []
-    if panel.quick and inquiry.attained:
+    if panel.quick and inquiry.attained and not inquiry.adaptive:
         for name in SETTLING:
             accountant = accountant_named(name)
             profile = inquiry.profile(accountant, None, GRID_SECONDS)
@@ -196,16 +201,12 @@ def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
 def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried: Sequence[AccountRow]) -> tuple[AccountRow, ...]:
     """Return a row for each accountant of the panel. Cheap ones are run; the rows of others say that they were not run."""
     others = [accountant_named(name) for name in panel.names if name not in {row.accountant.name for row in tried}]
-    profiles = {accountant.name: inquiry.profile(accountant, None, GRID_SECONDS) for accountant in others}
-    applicable = [accountant for accountant in others if not isinstance(profiles[accountant.name], str)]
-    inapplicable = [accountant for accountant in others if accountant not in applicable]
     different_mechanisms = len({mechanism for mechanism, _ in inquiry.steps})
-    cheap = list(cheap_accountants(settling.accountant, applicable, different_mechanisms))
     reason = f"not run: {settling.accountant.name} is certified to within 1e-9 (run with -a all)"
     rows = {accountant.name: AccountRow(accountant, None, reason, consulted=False) for accountant in others}
     rows |= {row.accountant.name: row for row in tried}
-    for accountant in (*cheap, *inapplicable):
-        rows[accountant.name] = inquiry.row(accountant, profiles[accountant.name])
+    for accountant in cheap_accountants(settling.accountant, others, different_mechanisms):
+        rows[accountant.name] = inquiry.row(accountant, inquiry.profile(accountant, None, GRID_SECONDS))
     return tuple(rows[name] for name in panel.names)
 
 
@@ -220,9 +221,11 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
     accountants = [accountant_named(name) for name in panel.names]
     share = SHARE_EACH if len(accountants) > 1 else 1.0
     seconds = GRID_SECONDS if panel.quick else GRID_SECONDS_NAMED
-    profiles = {accountant.name: inquiry.profile(accountant, panel.tolerance, seconds) for accountant in accountants}
-    answers = dict(known)
-    for accountant in sorted(accountants, key=lambda accountant: (accountant.heavy, accountant.stepwise)):
+    allowed = [accountant for accountant in accountants if inquiry.may_ask(accountant)]
+    profiles = {accountant.name: inquiry.profile(accountant, panel.tolerance, seconds) for accountant in allowed}
+    answers = {accountant.name: AccountRow(accountant, None, ONE_FILTER) for accountant in accountants if accountant not in allowed}
+    answers |= known
+    for accountant in sorted(allowed, key=lambda accountant: (accountant.heavy, accountant.stepwise)):
         if accountant.name not in answers:
             answers[accountant.name] = inquiry.row(accountant, profiles[accountant.name], share)
     rows = [answers[name] for name in panel.names]
@@ -240,22 +243,19 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
 
 
 def _with_more_time(
-    inquiry: Inquiry, rows: Sequence[AccountRow], profiles: Mapping[str, PrivacyProfile | str], share: float
-) -> tuple[list[AccountRow], dict[str, PrivacyProfile | str]]:
+    inquiry: Inquiry, rows: Sequence[AccountRow], profiles: Mapping[str, PrivacyProfile], share: float
+) -> tuple[list[AccountRow], dict[str, PrivacyProfile]]:
     """Return the rows and profiles after more time. Accountants without a bound are run again if more time changes their profile.
 
     The profiles of all accountants are replaced by those with more time, also of accountants whose rows are unchanged.
     """
-    longer_profiles: dict[str, PrivacyProfile | str] = {}
+    longer = {name: profile.tuned(None, GRID_SECONDS_ALONE) for name, profile in profiles.items()}
     result = []
     for row in rows:
         name = row.accountant.name
-        profile = profiles[name]
-        longer = profile if isinstance(profile, str) else profile.tuned(None, GRID_SECONDS_ALONE)
-        is_worth_a_run = row.bound is None and longer is not profile
-        result.append(inquiry.row(row.accountant, longer, share) if is_worth_a_run else row)
-        longer_profiles[name] = longer
-    return result, longer_profiles
+        is_worth_a_run = row.bound is None and longer.get(name) is not profiles.get(name)
+        result.append(inquiry.row(row.accountant, longer[name], share) if is_worth_a_run else row)
+    return result, longer
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:

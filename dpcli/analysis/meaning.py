@@ -1,6 +1,8 @@
 """The meaning of a guarantee: bounds on an attacker's error rates, advantage and posterior belief, and the epsilon of groups.
 
-Every number holds for any attack on the release. It is derived from the whole privacy profile and not from a single epsilon.
+`dpcli explain FILE` and `dpcli report` print these numbers. Each holds for any attack on the release, and is derived from the whole privacy
+profile (curve.py) and not from a single epsilon, which would allow the attacker more. The *reach* is the epsilon of the headline, or that
+of SMALL_DELTA if the file's delta is larger: the profile goes a little beyond it.
 """
 
 from __future__ import annotations
@@ -65,16 +67,12 @@ class GroupMeaning:
 class Meaning:
     """A finite guarantee in terms of attacks. Every bound errs in favour of the attacker.
 
-    account: the account of the pipeline.
-    curve: the privacy profile.
     alphas: false positive rates.
     false_negatives: lower bound on the false negative rate at each of `alphas`.
     advantage: upper bound on the difference of true and false positive rate.
     pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf if none is known.
-    beliefs: beliefs of observers, one for each prior.
     gaussian: the smallest mu of a Gaussian that is no more private than the pipeline at every epsilon of the curve up to `reach`.
     reach: largest epsilon for which `gaussian` holds.
-    groups: guarantees for groups of units.
     """
 
     account: Account
@@ -94,10 +92,8 @@ class Meaning:
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
     """Return the account of a pipeline and its meaning. The meaning is None if no finite epsilon is certified.
 
-    Args:
-        pipeline: the pipeline.
-        delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
-        priors: beliefs, in (0, 1), before the release that a unit is in the data.
+    delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
+    priors: beliefs, in (0, 1), before the release that a unit is in the data.
 
     Raises:
         InputError: as for `account`, or if a prior is out of range.

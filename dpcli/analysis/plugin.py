@@ -1,4 +1,4 @@
-"""Registers the commands account, calibrate, calibrate-sigma and diff, and the functions that show their results in a notebook."""
+"""The registration of the commands account, calibrate, calibrate-sigma and diff, and of the documents that a notebook shows of results."""
 
 from __future__ import annotations
 

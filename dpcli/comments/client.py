@@ -43,11 +43,9 @@ def ignore_wait(_: str) -> None:
 
 
 def seconds_asked(code: int, retry_after: str | None) -> float | None:
-    """Return the seconds of Retry-After in a rate-limited answer; None for another answer, or if the header has a date.
+    """Return the seconds of the header Retry-After in a rate-limited answer, such as (429, "30") -> 30.0.
 
-    Args:
-        code: Status code of the answer.
-        retry_after: Value of the header; None if the answer has none.
+    The result is None for another status code, or if there is no header or it has a date: such an answer is a refusal.
     """
     text = retry_after or ""
     if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -58,10 +56,7 @@ def seconds_asked(code: int, retry_after: str | None) -> float | None:
 def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
     """Return the result of `ask`, which is called again after each wait that the server asks for.
 
-    Raises InputError if the waits together are longer than LONGEST_WAITS.
-
-    Args:
-        on_wait: Function that is called with a message before each wait.
+    Each wait is announced by `on_wait`. Raises InputError if the waits together are longer than LONGEST_WAITS.
     """
     left = LONGEST_WAITS
     while True:
@@ -87,9 +82,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class SecretToken:
     """A token in a header.
 
-    Attributes:
-        variable: Environment variable of the token, for messages.
-        prefix: Text before the token in the header, such as "Bearer ".
+    variable: environment variable of the token, for messages.
+    prefix: text before the token in the header, such as "Bearer ".
     """
 
     variable: str
@@ -112,11 +106,10 @@ class SecretToken:
 class ApiClient:
     """A client of the API at one address.
 
-    Attributes:
-        root: Address of the API, without a slash at its end.
-        patience: Longest time, in seconds, for which the server may be silent.
-        hint: Advice for the case that the server refuses the token.
-        on_wait: Function that is called with a message before each wait.
+    root: address of the API, without a slash at its end.
+    patience: longest time, in seconds, for which the server may be silent.
+    hint: advice for the case that the server refuses the token.
+    on_wait: function that is called with a message before each wait.
     """
 
     root: str
@@ -130,11 +123,9 @@ class ApiClient:
     ) -> Any:
         """Return the server's answer; None if the answer is empty.
 
-        Args:
-            path: Path below the root, or a full address on the same server.
+        path: path below the root, or a full address on the same server.
 
-        Raises:
-            InputError: If there is no answer, the answer is an error or not JSON, or the server asks to wait too long.
+        Raises InputError if there is no answer, the answer is an error or not JSON, or the server asks to wait too long.
         """
         address = path if "://" in path else self.root + path
         where = f"{method} {address}"

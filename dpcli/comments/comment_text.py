@@ -23,9 +23,8 @@ LEVELS = ("error", "warning", "note")
 class CommentSection:
     """A title with rows. If not all rows fit, the first ones are shown.
 
-    Attributes:
-        head: Header rows of a table; () for other rows.
-        folded: Whether the section is folded until a reader opens it.
+    head: header rows of a table; () for other rows.
+    folded: whether the section is folded until a reader opens it.
     """
 
     title: str

@@ -52,15 +52,14 @@ class PostedComment:
 class Forge:
     """The comments of one pull request. Every method raises InputError if the server refuses.
 
-    Attributes:
-        place: Name of the pull request, for messages.
-        path: Path of its comments in the API.
-        comment_path: Path below which the API has single comments, by number.
-        update_method: HTTP method that changes a comment.
-        author_key: Key of the author in a comment.
-        identity_key: Key in an author that identifies it, with a value of the type `identity_type`.
-        whoami: Function that asks for the identity of the token's owner.
-        query: Parameters that request the oldest comments first.
+    place: name of the pull request, for messages.
+    path: path of its comments in the API.
+    comment_path: path below which the API has single comments, by number.
+    update_method: HTTP method that changes a comment.
+    author_key: key of the author in a comment.
+    identity_key: key in an author that identifies it, with a value of the type `identity_type`.
+    whoami: function that asks for the identity of the token's owner.
+    query: parameters that request the oldest comments first.
     """
 
     client: ApiClient
@@ -114,9 +113,7 @@ def expect(value: Any, expected: type[T], what: str, where: str) -> T:
 
     True and False are refused for every type, as they are numbers in Python.
 
-    Args:
-        what: Name of the part, for the message.
-        where: Method and address of the request, for the message.
+    what, where: name of the part, and method and address of the request, for the message.
     """
     if not isinstance(value, expected) or isinstance(value, bool):
         actual = TYPE_NAMES.get(type(value), "nothing")

@@ -1,4 +1,4 @@
-"""The registration of the command comment."""
+"""The registration of `dpcli comment`. It judges files as the gate does, so it needs the folder gate."""
 
 from __future__ import annotations
 

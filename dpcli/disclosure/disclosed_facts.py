@@ -1,4 +1,9 @@
-"""The facts that a disclosure states: a pipeline, its account, the meaning of the account, and the findings of the rules."""
+"""The facts that a disclosure states about one pipeline, gathered once and before any sentence is written.
+
+They are the account (what it costs), the meaning of the account (what an attacker can still do), the account of the same run if its batches
+were not drawn at random, and the findings of the lint rules. statement.py and item_answers.py turn them into words; train, predict and
+release gather them for the statements of their runs, too.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +26,11 @@ if TYPE_CHECKING:
 class Facts:
     """A pipeline and everything that a disclosure states about it.
 
-    Attributes:
-        account: Account of the pipeline.
-        meaning: Meaning of the guarantee; None if no finite epsilon is certified.
-        unamplified: Account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
-        diagnostics: Findings of the rules about the file.
-        rows: Description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
-        proof: The certificate that proves epsilon; None if none was given.
+    meaning: meaning of the guarantee; None if no finite epsilon is certified.
+    unamplified: account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
+    diagnostics: findings of the rules about the file.
+    rows: description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
+    proof: the certificate that proves epsilon; None if none was given.
     """
 
     account: Account
@@ -64,13 +67,10 @@ class Facts:
 def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] | None = None) -> Facts:
     """Return the facts about a pipeline: its account, the meaning of the account, and the account without amplification.
 
-    Args:
-        pipeline: The pipeline.
-        delta: Delta at which epsilon is bounded; None for the delta of the file.
-        diagnostics: Findings of the rules about the file; None if no rule was checked, so that delta alone is judged.
+    Raises InputError as `account` does.
 
-    Raises:
-        InputError: As for `account`.
+    delta: delta at which epsilon is bounded; None for the delta of the file.
+    diagnostics: findings of the rules about the file; None if no rule was checked, so that delta alone is judged.
     """
     file_account, explained = meaning(pipeline, delta)
     if diagnostics is None:
@@ -100,7 +100,7 @@ def amplified(entry: Entry) -> bool:
 
 
 def _in_passes(entry: Entry) -> Entry:
-    """Return the entry with passes over the data in a shuffled order, in place of random draws."""
+    """Return an entry with passes over the data in a shuffled order, in place of random draws. Any other entry is returned unchanged."""
     scheme = entry.sampling
     if not amplified(entry) or not isinstance(scheme, Batched):
         return entry

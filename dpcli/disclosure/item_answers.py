@@ -6,7 +6,6 @@ functions return parts of answers.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 from dpcli import __version__
 from dpcli.analysis.account import Account
 from dpcli.analysis.budget_verdict import RhoVerdict, epsilon_of_rho, warning_level
-from dpcli.base.rounding import up
+from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
-from dpcli.file.keys.annotations import members_of
+from dpcli.disclosure.mechanism_words import listing, noise_reference, parameters, reads_private_data, short_value
+from dpcli.document.short_numbers import few, few_up
 from dpcli.file.keys.words import has_words, is_silent
 from dpcli.file.pipeline.datasets import UNCHECKED, window_words
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -24,11 +24,6 @@ from dpcli.file.pipeline.parts import part_names, sample_readers, schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.plots.drawing import few, few_up, parameter
-
-# Limits that keep an answer on a readable line.
-MOST_LISTED = 8  # largest number of mechanisms, or other words, that one line lists
-LONGEST_VALUE = 60  # largest number of characters of a key's value in one line
 
 ADJACENCIES = {
     Adjacency.ADD_REMOVE: "add-remove: the data with and without one {unit}",
@@ -126,10 +121,10 @@ def at_most(account: Account) -> str:
 
 def stated_epsilon(account: Account) -> str:
     """Return epsilon and delta in words, with unit, adjacency, sampling and accountant."""
-    return f"{at_most(account)} ({setting(account)})"
+    return f"{at_most(account)} ({conditions(account)})"
 
 
-def setting(account: Account) -> str:
+def conditions(account: Account) -> str:
     """Return the unit, adjacency and sampling in words and, if one applies, the accountant."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
@@ -156,8 +151,7 @@ def contributions(facts: Facts) -> str | None:
         return None
     if privacy.max_contributions is None:
         return f"one record is one {privacy.unit}"
-    records = "record" if privacy.max_contributions == 1 else "records"
-    return f"at most {privacy.max_contributions:,} {records} per {privacy.unit}"
+    return f"at most {counted(privacy.max_contributions, 'record')} per {privacy.unit}"
 
 
 def adjacency(facts: Facts) -> str:
@@ -174,8 +168,8 @@ def releases(facts: Facts) -> str | None:
 
 
 def counted_uses(facts: Facts) -> str:
-    counted = f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}"
-    return f"{counted}; they read {window(facts)}" if window(facts) else counted
+    uses = f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}"
+    return f"{uses}; they read {window(facts)}" if window(facts) else uses
 
 
 def window(facts: Facts) -> str:
@@ -186,16 +180,12 @@ def window(facts: Facts) -> str:
 
 def charged_mechanisms(facts: Facts) -> list[str]:
     """Return the mechanisms that cost privacy, each with its number of runs."""
-    return [f"{charge.name} ({_runs(charge)})" for charge in _costly_charges(facts)]
+    return [f"{charge.name} ({counted(charge.count, 'run')})" for charge in _costly_charges(facts)]
 
 
 def _costly_charges(facts: Facts) -> list[BillLine]:
     """Return the charges of mechanisms that read private data, and are not mere post-processing."""
-    return [charge for charge in facts.account.charges if any(map(_reads_private_data, charge.entries))]
-
-
-def _runs(charge: BillLine) -> str:
-    return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
+    return [charge for charge in facts.account.charges if any(map(reads_private_data, charge.entries))]
 
 
 def mechanisms(facts: Facts) -> str:
@@ -203,7 +193,7 @@ def mechanisms(facts: Facts) -> str:
 
 
 def sensitivity(facts: Facts) -> str:
-    return _grouped((_noise_reference(entry), entry.name) for entry in facts.pipeline.mechanisms)
+    return _grouped((noise_reference(entry), entry.name) for entry in facts.pipeline.mechanisms)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
@@ -212,32 +202,6 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
     for words, name in pairs:
         groups.setdefault(words, []).append(name)
     return listing([f"{words} ({listing(names)})" for words, names in groups.items()], "; ")
-
-
-def _noise_reference(entry: Entry) -> str:
-    """Return in words the sensitivity or the bound that the noise of an entry is measured against."""
-    stated = getattr(entry.spec, "sensitivity", None)
-    if stated is not None:
-        return f"sensitivity {_value_text(stated)} under the file's adjacency, as stated"
-    norm = getattr(entry.spec, "l2_sensitivity", None)
-    if norm is not None:
-        return f"L2 sensitivity {_value_text(norm)} under the file's adjacency, as stated"
-    if getattr(entry.spec, "noise_multiplier", None) is not None:
-        return "noise_multiplier over the bound C on one record's contribution"
-    if part_names(entry.spec):
-        return f"stated by its parts: {listing(part_names(entry.spec))}"
-    return "its privacy parameters are stated directly" if _reads_private_data(entry) else "reads no private data"
-
-
-def _reads_private_data(entry: Entry) -> bool:
-    """Return whether an entry reads private data. An entry without parameters is post-processing."""
-    return bool(_keys(entry))
-
-
-def _keys(entry: Entry) -> tuple[str, ...]:
-    """Return the names of the keys of an entry's type, whether or not the file states them."""
-    spec_type: type = type(entry.spec)
-    return tuple(members_of(spec_type))
 
 
 def composition(facts: Facts) -> str:
@@ -286,7 +250,7 @@ def assumptions(facts: Facts) -> str:
     pairs = []
     for entry in facts.pipeline.mechanisms:
         samples_itself = entry.sampling is not None or not part_names(entry.spec)  # otherwise its parts draw the samples
-        if _reads_private_data(entry) and samples_itself:
+        if reads_private_data(entry) and samples_itself:
             pairs.append((_sampling_words(entry, facts), entry.name))
     return _grouped(pairs)
 
@@ -304,7 +268,7 @@ def _sampling_words(entry: Entry, facts: Facts) -> str:
         if rate is not None:
             words += f", rate {few_up(float(rate))}"
     if len(sample_readers(entry, facts.pipeline.mechanisms)) > 1:
-        words += f", one sample {_short_value(entry.sample)} for all of them"
+        words += f", one sample {short_value(entry.sample)} for all of them"
     return words
 
 
@@ -340,48 +304,6 @@ def tuning(facts: Facts) -> str | None:
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
     selection_words = f"accounted for by {listing(selections)}" if selections else None
     return _joined(text_of("tuning")(facts), training_words, selection_words)
-
-
-def parameters(entry: Entry) -> str:
-    """Return in words the keys of a mechanism whose values differ from their defaults; "" if there are none."""
-    defaults = {field.name: field.default for field in dataclasses.fields(type(entry.spec))}  # type: ignore[arg-type]
-    words = []
-    for name in _keys(entry):
-        value = getattr(entry.spec, name)
-        if value is not None and value != defaults[name]:
-            words.append(f"{name} = {_short_value(value, name)}")
-    return f" ({', '.join(words)})" if words else ""
-
-
-def _short_value(value: Any, name: str = "") -> str:
-    """Return the text of a value, cut to LONGEST_VALUE characters. Arguments as in `_value_text`."""
-    text = _value_text(value, name)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
-
-
-def _value_text(value: Any, name: str = "") -> str:
-    """Return a value in the syntax of the file. A long number is rounded to the safe side.
-
-    Args:
-        name: Key of the value, which determines the safe side; "" for an unknown key.
-    """
-    if dataclasses.is_dataclass(value):
-        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        pairs = [f"{key} = {_value_text(item, key)}" for key, item in fields if item is not None]
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(_value_text(item, name) for item in value)}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return parameter(name, value)
-    return f"{value:,}" if type(value) is int else str(value)
-
-
-def listing(words: list[str], separator: str = ", ") -> str:
-    """Return the first MOST_LISTED words, joined, and the number of other words; "none" if there are no words."""
-    more = [f"and {len(words) - MOST_LISTED:,} more"] if len(words) > MOST_LISTED else []
-    return separator.join([*words[:MOST_LISTED], *more]) or "none"
 
 
 def adversary_note(pipeline: Pipeline) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
-"""The items of a disclosure statement and of a registry entry. An item has a question, a source, keys of the file, and an answer.
+"""The items of a disclosure statement and of a registry entry: the questions that a reader of a private release should get answered.
 
-Sources: [A] Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3 (1 setting, 2 definition: a data accesses, b output,
-c unit, d adjacency; 3 accounting: a type, b assumptions, c formal statement; 4 transparency). [B] Near, Darais, Lefkovitz & Howarth 2025,
-NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees, by the name of its section. [C] Dwork, Kohli & Mulligan 2019,
-Differential Privacy in Practice: Expose your Epsilons!, Journal of Privacy and Confidentiality 9(2). [D] Nanayakkara, Ghazi & Vadhan 2025,
-arXiv:2509.13509, by tier: 1 the deployment, 2 its parameters, 3 its details.
+None of the questions is ours. Each is asked by a paper, a guideline or a registry, named in `asked_by` by its letter and the place in it.
+An item also has the keys of the file that can state its answer, and the function of item_answers.py that reads them (DERIVED).
+
+The documents are named in ASKED_BY and REGISTRY_ASKED_BY. Places in A: 1 setting, 2 definition (a data accesses, b output, c unit, d
+adjacency), 3 accounting (a type, b assumptions, c formal statement), 4 transparency; in B: sections by name; in D: tiers 1 the deployment,
+2 its parameters, 3 its details.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ AnswerFunction = Callable[[Facts], str | None]  # returns the answer as one line
 class Item:
     """An item of a disclosure, which is one line of it.
 
-    Attributes:
-        id: Stable identifier for machine-readable output.
-        question: The question that it answers, in words for readers.
-        asked_by: Letters of the documents that ask the question, as in the docstring of this module, each with the place in it.
-        keys: Keys of the file that can state the answer. If there are none, the answer follows from keys that every file has, and an item
-            without an answer is left out.
-        answer: Function that returns the answer of a file. It never guesses.
+    id: stable identifier for machine-readable output.
+    question: the question that it answers, in words for readers.
+    asked_by: letters of the documents that ask the question, as in the docstring of this module, each with the place in it.
+    keys: keys of the file that can state the answer. If there are none, the answer follows from keys that every file has, and an item
+        without an answer is left out.
+    answer: function that returns the answer of a file. It never guesses.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The items of a form that have a common title."""
+    """Items with a common title. A form (STATEMENT, REGISTRY) is a tuple of chapters."""
 
     title: str
     items: tuple[Item, ...]
@@ -213,6 +213,6 @@ REGISTRY = (
     ),
 )
 REGISTRY_ASKED_BY = (
-    "C: Dwork, Kohli & Mulligan 2019, Differential Privacy in Practice: Expose your Epsilons!",
+    "C: Dwork, Kohli & Mulligan 2019, Differential Privacy in Practice: Expose your Epsilons!",  # J. of Privacy and Confidentiality 9(2)
     "D: Nanayakkara, Ghazi & Vadhan 2025, arXiv:2509.13509, by tier of the registry",
 )

@@ -1,4 +1,4 @@
-"""The registration of `dpcli report`, which writes a disclosure statement."""
+"""The registration of `dpcli report`, which writes a disclosure statement (statement.py)."""
 
 from __future__ import annotations
 

@@ -11,22 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from dpcli.analysis.budget_verdict import warning_level
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
-from dpcli.base.rounding import up
+from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
-from dpcli.disclosure.item_answers import at_most, charged_mechanisms, listing, stated_epsilon, window
+from dpcli.disclosure.item_answers import at_most, charged_mechanisms, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
+from dpcli.disclosure.mechanism_words import listing
 from dpcli.document.document import Passage
+from dpcli.document.short_numbers import few, short_percent_up
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.drawing import few, percent_up
 
 ALARM = 0.01  # false positive rate of the attack that the statement describes
 LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection, as it lets odds change by more than a factor of e^30.
 USELESS = 0.999  # From this true positive rate on, the statement says that the bound rules out almost nothing.
 
+Form = Literal["report", "registry"]
 PROMISE, ATTACK = "What is promised", "What an attacker can still find out"  # titles of passages
 
 
@@ -34,10 +37,8 @@ PROMISE, ATTACK = "What is promised", "What an attacker can still find out"  # t
 class AttackerQuestion:
     """The question of an attacker about one unit, as words with {unit}.
 
-    Attributes:
-        secret: The question.
-        hit: The case that the attacker tries to recognise.
-        miss: The other case, in which this is a false alarm.
+    hit: the case that the attacker tries to recognise.
+    miss: the other case, in which this is a false alarm.
     """
 
     secret: str
@@ -60,12 +61,13 @@ QUESTIONS = {
 class Statement:
     """A disclosure about one pipeline.
 
-    Attributes:
-        chapters: Title and answers of each chapter, in the order of the form.
-        asked_by: Documents for which the letters in `asked_by` of the items stand.
-        passages: Passages in plain words; () if the form has none.
+    form: name of the form, and of the JSON schema.
+    chapters: title and answers of each chapter, in the order of the form.
+    asked_by: documents for which the letters in `asked_by` of the items stand.
+    passages: passages in plain words; () if the form has none.
     """
 
+    form: Form
     title: str
     facts: Facts
     chapters: tuple[tuple[str, tuple[Answer, ...]], ...]
@@ -86,12 +88,12 @@ def disclosure(facts: Facts) -> Statement:
     """Return the disclosure statement, with passages in plain words."""
     chapters = _answer_chapters(STATEMENT, facts)
     answers = tuple(answer for _, chapter in chapters for answer in chapter)
-    return Statement("Disclosure statement", facts, chapters, ASKED_BY, _plain_words(facts, answers))
+    return Statement("report", "Disclosure statement", facts, chapters, ASKED_BY, _plain_words(facts, answers))
 
 
 def registry_entry(facts: Facts) -> Statement:
     """Return the entry for a registry of deployments, which has no passages."""
-    return Statement("Registry entry", facts, _answer_chapters(REGISTRY, facts), REGISTRY_ASKED_BY)
+    return Statement("registry", "Registry entry", facts, _answer_chapters(REGISTRY, facts), REGISTRY_ASKED_BY)
 
 
 def _answer_chapters(chapters: tuple[Chapter, ...], facts: Facts) -> tuple[tuple[str, tuple[Answer, ...]], ...]:
@@ -110,7 +112,7 @@ def _plain_words(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ..
     """Return the passages in plain words. The last ones name the items that the file does not state."""
     guarantee: tuple[Passage, ...]
     if facts.meaning is None:
-        guarantee = (_no_promise(facts), _no_bound(facts))
+        guarantee = _no_guarantee(facts)
     else:
         guarantee = (_promise(facts), _attack(facts, facts.meaning), _groups(facts, facts.meaning), _assumptions(facts))
     return (*_unsound_passage(facts), *guarantee, _not_covered(facts), *_open_questions(facts, answers))
@@ -128,14 +130,9 @@ def _unsound_passage(facts: Facts) -> tuple[Passage, ...]:
     return (Passage("NOT SOUND", (warning,), tuple(broken)),)
 
 
-def _no_promise(facts: Facts) -> Passage:
-    return Passage(PROMISE, (f"Nothing: {stated_epsilon(facts.account)}.",))
-
-
-def _no_bound(facts: Facts) -> Passage:
-    return Passage(
-        ATTACK, (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",)
-    )
+def _no_guarantee(facts: Facts) -> tuple[Passage, Passage]:
+    everything = f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data."
+    return Passage(PROMISE, (f"Nothing: {stated_epsilon(facts.account)}.",)), Passage(ATTACK, (everything,))
 
 
 def _promise(facts: Facts) -> Passage:
@@ -174,8 +171,8 @@ def _attack(facts: Facts, meaning: Meaning) -> Passage:
     caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
     alarm = f"{few(100.0 * ALARM)} %"
     rates = (
-        f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {percent_up(caught)} of the cases "
-        f"where {hit}. Without the release, they recognise {alarm}."
+        f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {short_percent_up(caught)} of the "
+        f"cases where {hit}. Without the release, they recognise {alarm}."
     )
     if caught >= USELESS:
         rates += " This limit rules out almost nothing."
@@ -194,7 +191,7 @@ def _posterior_sentence(belief: Belief, meaning: Meaning) -> str:
     if math.isinf(meaning.pointwise):
         after = "nothing limits how sure they may be afterwards"
     else:
-        after = f"they are at most {percent_up(belief.posterior)} sure afterwards"
+        after = f"they are at most {short_percent_up(belief.posterior)} sure afterwards"
         if meaning.exception > 0.0:
             after += f", except with a probability of at most {meaning.exception!r}"
     return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
@@ -202,8 +199,8 @@ def _posterior_sentence(belief: Belief, meaning: Meaning) -> str:
 
 def _guess_sentence(belief: Belief) -> str:
     return (
-        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {percent_up(belief.success)} of their guesses are "
-        f"right. Without the release, {few(100.0 * belief.blind)} % are."
+        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {short_percent_up(belief.success)} of their guesses "
+        f"are right. Without the release, {few(100.0 * belief.blind)} % are."
     )
 
 
@@ -289,5 +286,5 @@ def _open_questions(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage,
         return ()
     summary = f"The file does not state {len(silent)} of {len(answers)} items" if silent else "The file states every item"
     if warnings:
-        summary += f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint"
+        summary += f"; {counted(len(warnings), 'warning')} by dpcli lint"
     return (Passage("Open questions", (f"{summary}:",), (*warnings, *silent)),)

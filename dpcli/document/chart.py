@@ -125,7 +125,6 @@ class Cloud:
 class Bar:
     """A horizontal bar up to `value`.
 
-    name: name of the category.
     label: the value as it is printed at the end of the bar.
     position: position of the category on the y axis.
     """
@@ -167,14 +166,11 @@ class Heading:
 class Grid:
     """A grid of squares whose colours are steps of their values.
 
-    Attributes:
-        what: Word for one square, such as a block.
-        squares: The squares.
-        headings: Headings of rows and columns.
-        steps: Smallest value and description of each step, in increasing order. Squares at the last step are marked with a dot.
-        empty: Description of squares without a value.
-        closed: Description of hatched squares.
-        named: Whether the squares are wide and contain their labels.
+    what: word for one square, such as a block.
+    steps: smallest value and description of each step, in increasing order. Squares at the last step are marked with a dot.
+    empty: description of squares without a value.
+    closed: description of hatched squares.
+    named: whether the squares are wide and contain their labels.
     """
 
     what: str
@@ -211,14 +207,10 @@ class Grid:
 class Chart:
     """A chart. Raises InternalError if a point of it is not finite.
 
-    Attributes:
-        kind: Name of the chart on the command line.
-        title: Title.
-        subtitle: The setting without which an epsilon means nothing: unit, adjacency, delta and sampling.
-        x, y: The axes.
-        lines, bands, markers, bars, spans, clouds: Parts of the chart.
-        notes: Sentences that a reader needs and cannot see in the picture.
-        grid: Grid that is drawn instead of a plot; None for a plot.
+    kind: name of the chart on the command line.
+    subtitle: the setting without which an epsilon means nothing: unit, adjacency, delta and sampling.
+    notes: sentences that a reader needs and cannot see in the picture.
+    grid: grid that is drawn instead of a plot; None for a plot.
     """
 
     kind: str

@@ -42,14 +42,10 @@ NOTHING_CHECKED = (
 class Table:
     """A table of text for readers. Whoever makes it has rounded its numbers in the safe direction.
 
-    Attributes:
-        title: Title of the table.
-        columns: Names of the columns.
-        rows: Cells of each row, in the order of the columns.
-        numeric: Indices of the columns that are aligned to the right.
-        footnotes: Notes below the table.
-        flagged: Indices of the rows that are highlighted.
-        folded: Whether a format with foldable tables shows the table closed.
+    rows: cells of each row, in the order of the columns.
+    numeric: indices of the columns that are aligned to the right.
+    flagged: indices of the rows that are highlighted.
+    folded: whether a format with foldable tables shows the table closed.
     """
 
     title: str
@@ -90,17 +86,12 @@ class Suppression:
 class Finding:
     """A finding about a file, which a CI system can show at its place in the file.
 
-    Attributes:
-        path: Path of the file.
-        rule: Code of the rule.
-        level: Severity.
-        message: Description of the finding.
-        line, column: Place in the file, from 1; 0 if the finding has no place.
-        title: Title of the rule.
-        key: Key that the finding is about. Unlike the line, it stays the same if the file is edited elsewhere.
-        suppression: Justification if the finding is suppressed.
-        help: Explanation of the rule, in paragraphs.
-        link: Address of a page about the rule.
+    rule: code of the rule.
+    line, column: place in the file, from 1; 0 if the finding has no place.
+    key: key that the finding is about. Unlike the line, it stays the same if the file is edited elsewhere.
+    suppression: justification if the finding is suppressed.
+    help: explanation of the rule, in paragraphs.
+    link: address of a page about the rule.
     """
 
     path: str
@@ -120,12 +111,8 @@ class Finding:
 class Check:
     """A check that passed or failed. Formats such as junit report it as a test case.
 
-    Attributes:
-        name: Name of the check.
-        passed: Whether the check passed.
-        message: Reason for the outcome.
-        waived: Whether the check failed and an exception was granted.
-        error: Whether the check could not be judged.
+    waived: whether the check failed and an exception was granted.
+    error: whether the check could not be judged.
     """
 
     name: str
@@ -139,27 +126,22 @@ class Check:
 class Document:
     """The result of one command. Each format shows some of its fields (see formats/facts.py).
 
-    Attributes:
-        headline: Sentence that answers the user's question.
-        data: JSON data with a schema and unrounded numbers.
-        verdict: Verdict, which determines the colour of the headline.
-        tables: Tables for readers.
-        notes: Sentences below the tables.
-        findings: Findings at places in files.
-        checks: Checks that passed or failed.
-        total: The single number of the result, for scripts; None if there is none.
-        exit_code: Exit code of the command.
-        records: Objects for jsonl, one for each line. If there are none, jsonl shows `data` as its only line.
-        title, passages, pictures: Title, passages and charts of a document that is read by itself, such as a page.
-        parts: Documents of the same page, each a section of its own below the rest. Only a page shows them.
-        marker: Word by which a bot finds its earlier comment.
-        log: Lines for a log, in addition to the findings.
-        details: Lines below the headline in the plain text format.
-        why: Reason for the exit code, if no finding, check or headline gives it.
-        place: Line and column of this reason in the file.
-        sheet: Table for csv. If None, csv shows the records, or the JSON data if there are no records.
-        long: Whether formats that can stream read the rows while they write them (see `Walked`).
-        alerts: Lines that are also printed to standard error in every format, since the exit code 0 does not reveal them.
+    headline: sentence that answers the user's question.
+    data: JSON data with a schema and unrounded numbers.
+    verdict: verdict, which determines the colour of the headline.
+    notes: sentences below the tables.
+    total: the single number of the result, for scripts; None if there is none.
+    records: objects for jsonl, one for each line. If there are none, jsonl shows `data` as its only line.
+    title, passages, pictures: title, passages and charts of a document that is read by itself, such as a page.
+    parts: documents of the same page, each a section of its own below the rest. Only a page shows them.
+    marker: word by which a bot finds its earlier comment.
+    log: lines for a log, in addition to the findings.
+    details: lines below the headline in the plain text format.
+    why: reason for the exit code, if no finding, check or headline gives it.
+    place: line and column of this reason in the file.
+    sheet: table for csv. If None, csv shows the records, or the JSON data if there are no records.
+    long: whether formats that can stream read the rows while they write them (see `Walked`).
+    alerts: lines that are also printed to standard error in every format, since the exit code 0 does not reveal them.
     """
 
     headline: str
@@ -291,7 +273,7 @@ def with_verdict(document: Document, name: str, path: str = "") -> Document:
     return replace(
         document,
         verdict=document.verdict if document.verdict in ("fail", "unknown") else "fail",
-        checks=document.checks if has_failed_check else (*document.checks, Check(name, False, why, error=True)),
+        checks=document.checks if has_failed_check else (*document.checks, Check(name, passed=False, message=why, error=True)),
         findings=document.findings if has_error else (*document.findings, _finding(name, path, why, document.place)),
     )
 
@@ -313,7 +295,7 @@ def error_document(name: str, path: str, message: str, exit_code: int, findings:
         data={"error": why, "exit_code": exit_code},
         verdict="unknown",
         findings=findings or (_finding(name, path, why),),
-        checks=(Check(f"{path}: {name}" if path else name, False, why, error=True),),
+        checks=(Check(f"{path}: {name}" if path else name, passed=False, message=why, error=True),),
         exit_code=exit_code,
     )
 

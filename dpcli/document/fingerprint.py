@@ -1,4 +1,8 @@
-"""Fingerprints of findings. They depend on file, rule and key, so CI recognises a finding whose line or message has changed."""
+"""Fingerprints of findings, by which a CI system knows a finding again in the next run.
+
+GitLab (formats/gitlab.py) and code scanning (formats/sarif.py) call a finding new if its fingerprint is new. A fingerprint is made of the
+file, the rule and the key, not of the line or the message, so that an edit elsewhere in the file makes nothing new.
+"""
 
 from __future__ import annotations
 
@@ -29,5 +33,5 @@ def repository_path(path: str) -> str:
 
 
 def uri(path: str) -> str:
-    """Return the path as a URI reference."""
+    """Return the path in its repository as a URI reference, as SARIF wants it: "a b.toml" -> "a%20b.toml"."""
     return quote(repository_path(path), safe="/", errors="surrogateescape")

@@ -1,4 +1,7 @@
-"""Registers the formats of documents and of charts."""
+"""The registration of the formats: of documents, which commands print (-f, -o), and of charts, which `dpcli plot` and others draw.
+
+A name is the word on the command line. Its target is the function that renders a `Document` (formats/) or a `Chart` (charts/).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The names of the JSON schemas that this version writes or reads.
+"""The names of the JSON documents that this version writes or reads.
 
-The number at the end of a name grows if a field is removed or changes its meaning.
+A document has its name in the field `schema`. The number at the end grows if a field is removed or changes its meaning, so that a program
+can refuse a document that it would misread. `dpcli version -f json` prints this list, for programs that want to know beforehand.
 """
 
 from __future__ import annotations

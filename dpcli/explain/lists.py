@@ -1,4 +1,8 @@
-"""Lists for the manual: the names of each registry with the descriptions from their modules or classes, and the exit codes."""
+"""Lists for the manual: the names of each registry with the descriptions from their modules or classes, and the exit codes.
+
+A *registry* maps names, such as mechanism types, to what implements them (dpcli/base/registry.py). So a plugin that registers a name is in
+the manual too. A page of topics.py asks for a list by its key in GENERATED, and `dpcli explain` takes a single entry of it.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +61,8 @@ def _summaries(name: str) -> Terms:
 
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
-    """Return the docstring of each name's module, without the name and colon at its beginning."""
-    return tuple((name, module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
+    """Return the first paragraph of each module's docstring, which is "name: what it is for", without the name."""
+    return tuple((name, module_words(target).partition("\n\n")[0].split(": ", 1)[-1]) for name, target in registry.items())
 
 
 def _of_classes(registry: Mapping[str, str]) -> Terms:

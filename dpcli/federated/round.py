@@ -67,8 +67,7 @@ class Round(Displayed):
 
         The set of these clients is secret. It may be empty.
 
-        Raises:
-            InputError: If the server has to draw the clients itself.
+        Raises InputError if the server has to draw the clients itself.
         """
         if isinstance(self._clients, ServerDraws):
             raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients.reason}")
@@ -78,8 +77,7 @@ class Round(Displayed):
     def expected_clients(self) -> float:
         """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number.
 
-        Raises:
-            InputError: If the file does not state the number of clients, or their share in a round.
+        Raises InputError if the file does not state the number of clients, or their share in a round.
         """
         plan = self._plan
         if plan.population is None or plan.rate is None:
@@ -127,7 +125,6 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
-        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             given = type(size).__name__
             if isinstance(size, int | float) and not abs(size) > 10**18:  # also for NaN
@@ -209,8 +206,7 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
     """Return the sum of the clipped updates. The sum has no noise and must not be released.
 
-    Raises:
-        InputError: If the clients add the noise and not the server, or an update does not have `size` numbers.
+    Raises InputError if the clients add the noise and not the server, or an update does not have `size` numbers.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
@@ -224,8 +220,7 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
 def _vector(client: int, update: Any, size: int) -> Reals:
     """Return an update as an array of `size` numbers.
 
-    Raises:
-        InputError: If the update is not such an array. The message contains no value of the update.
+    Raises InputError if the update is not such an array. The message contains no value of the update.
     """
     expected = f"update of client {client}: expected an array of {size} numbers, found"
     array = None

@@ -1,4 +1,7 @@
-"""accountants: epsilon of one pipeline by each accountant, side by side."""
+"""accountants: epsilon of one pipeline by each accountant, side by side.
+
+It shows what the choice of an accountant costs. The numbers are the rows of the account that `dpcli account` prints (analysis/account.py).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
 
 
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:
-    """Return the bar of an accountant; that of the headline stands out. position: height, from 0 at the bottom."""
+    """Return the bar of an accountant at a height, from 0 at the bottom. The bar of the headline stands out."""
     tone = Tone.MAIN if row is account.winner else Tone.MUTED
     label = up(row.upper) if row.accountant.sound else f"~ {up(row.upper)}"
     return Bar(row.accountant.name, label, float(position), row.upper, tone)

@@ -1,17 +1,19 @@
-"""Functions that draw a chart by the name of its kind, and that format the numbers and settings of charts and reports."""
+"""`draw` makes a chart by the name of its kind; below it are the words about an account that its charts and reports share.
+
+Each kind has a module with a function that plugin.py registers: `dpcli plot KIND FILE` is draw(KIND, Question(pipeline)).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from dpcli.analysis.account import Account
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import PLOTS
-from dpcli.base.rounding import figures, up
+from dpcli.base.rounding import up
 from dpcli.document.chart import Chart
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.toml.findings import Diagnostic
@@ -20,23 +22,7 @@ from dpcli.numerics.work import SEARCH, limited_to
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
-DIGITS = 6  # number of digits of a rounded number, enough for a label
-LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
 DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
-# Keys to round down.
-MORE_IS_SAFER = frozenset(
-    {
-        "noise_multiplier",
-        "sigma",
-        "scale",
-        "threshold_sigma",
-        "temperature",
-        "orders",
-        "strong_convexity",
-        "learning_rate",
-        "lipschitz",
-    }
-)
 
 
 def checked_kind(kind: str) -> str:
@@ -94,28 +80,6 @@ def epsilon_at_most(account: Account) -> str:
     """Return the headline, rounded up, and its accountant as a label. The account must have a winner."""
     assert account.winner is not None
     return f"epsilon <= {up(account.upper)} ({account.winner.accountant.name})"
-
-
-def percent_up(share: float) -> str:
-    """Return a share in percent as text, rounded up."""
-    return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"
-
-
-def few(value: float) -> str:
-    """Return a stated number, which is not a bound, as text with few digits."""
-    return f"{value:,.0f}" if value == int(value) and abs(value) < LARGEST_EXACT else f"{value:.6g}"
-
-
-def few_up(value: float) -> str:
-    """Return a number as text with few digits, rounded up."""
-    return few(float(Context(prec=DIGITS, rounding=ROUND_CEILING).plus(Decimal(repr(value)))))
-
-
-def parameter(name: str, value: float) -> str:
-    """Return the value of a mechanism's key as text, rounded to six digits on the safe side if it has more."""
-    if len(Decimal(repr(value)).as_tuple().digits) <= DIGITS:
-        return repr(value)
-    return figures(value, DIGITS, ROUND_FLOOR if name in MORE_IS_SAFER else ROUND_CEILING)
 
 
 def not_a_bound(account: Account, drawn: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A chart of epsilon over one number, with the file's value marked and its budget drawn.
+"""A chart of epsilon over one number, with the file's value marked and its budget drawn, for the kinds epsilon-sigma and epsilon-steps.
 
 `Varied` says which number varies and how to make the pipeline at each value. Each point of a line is an upper bound, unless an
 approximation was named; error bars show certified intervals where they are wide enough to be seen. The marker shows the headline of the
@@ -15,8 +15,9 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
+from dpcli.document.short_numbers import few
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
@@ -29,14 +30,12 @@ NEAR = 1e-2  # relative difference up to which the line agrees with the headline
 class Varied:
     """A number on which epsilon depends, and its values at which epsilon is drawn.
 
-    Attributes:
-        words: What is varied, for the subtitle.
-        name: Name of the number, for the marker.
-        stated: Value in the file.
-        values: Values at which epsilon is drawn, in increasing order, with `stated` among them.
-        pipeline_at: Function that returns the pipeline with another value.
-        scale: Scale of both axes.
-        notes: Notes on the values.
+    words: what is varied, for the subtitle.
+    name: name of the number, for the marker.
+    stated: value in the file.
+    values: values at which epsilon is drawn, in increasing order, with `stated` among them.
+    pipeline_at: function that returns the pipeline with another value.
+    scale: scale of both axes.
     """
 
     words: str
@@ -49,7 +48,7 @@ class Varied:
 
 
 def of_key(question: Question, entry: Entry, key: str, stated: float, values: list[float]) -> Varied:
-    """Return a key of one mechanism as what is varied."""
+    """Return a key of one mechanism as the number that varies, with the mechanism as it is in the file otherwise."""
 
     def pipeline_at(value: float) -> Pipeline:
         return substitute(question.pipeline, ((entry.name, key),), value)
@@ -58,18 +57,9 @@ def of_key(question: Question, entry: Entry, key: str, stated: float, values: li
 
 
 def chart(kind: str, title: str, label: str, question: Question, varied: Varied) -> Chart:
-    """Return the chart of epsilon at each value.
+    """Return the chart of epsilon at each value. `label` is that of the axis of values.
 
-    Args:
-        kind: Name of the kind of chart.
-        title: Title of the chart.
-        label: Label of the axis of values.
-        question: Pipeline and settings of its account.
-        varied: What is varied.
-
-    Raises:
-        InputError: Epsilon is 0 for all values.
-        CannotCertify: There is no finite epsilon.
+    Raises InputError if epsilon is 0 for all values, and CannotCertify if there is no finite epsilon.
     """
     account = question.headline()
     epsilon_curves = curves(question, account, varied.values, lambda value: (varied.pipeline_at(value), account.delta))

@@ -1,11 +1,14 @@
-"""epsilon-sigma: epsilon against the noise."""
+"""epsilon-sigma: epsilon against the noise.
+
+The noise is the noise multiplier, sigma or scale of one mechanism, and everything else stays as in the file (epsilon_over.py).
+"""
 
 from __future__ import annotations
 
 from dpcli.document.chart import Chart
 from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
-from dpcli.plots.epsilons import Question, varied
+from dpcli.plots.epsilons import Question, varied_key
 
 POINTS = 49  # number of values of the noise
 REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
@@ -13,7 +16,7 @@ REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
 
 def chart(question: Question) -> Chart:
     """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
-    entry, key = varied(question, "noise")
+    entry, key = varied_key(question, "noise")
     stated = float(getattr(entry.spec, key))
     values = {*(stated * np.geomspace(*REACH, POINTS)).tolist(), stated}
     label = key.replace("_", " ")

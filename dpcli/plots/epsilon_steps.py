@@ -1,4 +1,9 @@
-"""epsilon-steps: epsilon against the number of steps, of one mechanism or of a whole run."""
+"""epsilon-steps: epsilon against the number of steps, of one mechanism or of a whole run.
+
+Two questions share the name. With one mechanism: what if the run were shorter or longer? Its steps vary around the file's number. With
+several: how does epsilon grow while the run goes on, entry after entry (`_course`)? In both, each point is a run that was planned to end
+there: a run that stops early costs what was planned.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
-from dpcli.plots.epsilons import Question, varied
+from dpcli.plots.epsilons import Question, varied_key
 
 POINTS = 41  # number of values of steps
 REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
@@ -34,7 +39,7 @@ def chart(question: Question) -> Chart:
     lines = [line for line in resolve(question.pipeline, question.group_size) if not line.entries[0].spec.free]
     if question.mechanism is None and len(lines) > 1:
         return epsilon_over.chart("epsilon-steps", "epsilon in the course of the run", "steps", question, _course(question, lines))
-    entry, key = varied(question, "steps")
+    entry, key = varied_key(question, "steps")
     stated = _stated_steps(entry, question.pipeline.privacy.dataset_size)
     low = max(1.0, REACH[0] * stated)
     high = min(max(REACH[1] * stated, SHORTEST_AXIS), MOST)

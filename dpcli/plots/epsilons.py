@@ -27,6 +27,8 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
 NARROW = 2e-3  # relative gap between certified bounds at which no other accountant is tried
+CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding
+PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
 DIFFERENT = 250  # most different mechanisms of one account; more are rounded to that many, at a cost of less than 1 % of epsilon
 MOST_REASONS = 3  # largest number of reasons in an error
 MOST_NAMED = 2  # largest number of accountants that the label of a line names
@@ -42,14 +44,12 @@ def quiet(done: int, total: int) -> None:
 class Question:
     """A pipeline to draw, and the settings of its account.
 
-    Attributes:
-        pipeline: The pipeline.
-        accountants: Accountants, with a line for each. If empty, there is one line, for the smallest bound of all sound accountants.
-        delta: Delta; the file's if None.
-        group_size: Number of units of privacy that change together.
-        mechanism: Name of the mechanism to vary; None if only one can be varied.
-        cap: An epsilon that is drawn as a line; None for none.
-        progress: Function of the numbers of computed values and of all values.
+    accountants: accountants, with a line for each. If empty, there is one line, for the smallest bound of all sound accountants.
+    delta: delta; the file's if None.
+    group_size: number of units of privacy that change together.
+    mechanism: name of the mechanism to vary; None if only one can be varied.
+    cap: an epsilon that is drawn as a line; None for none.
+    progress: function of the numbers of computed values and of all values.
     """
 
     pipeline: Pipeline
@@ -99,9 +99,6 @@ class Epsilon:
     upper: float
     lower: float | None
     accountant: str
-
-
-CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding
 
 
 def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int = 1) -> Epsilon | None:
@@ -158,22 +155,15 @@ Epsilons = tuple[tuple[float, Epsilon], ...]  # (value, epsilon), by increasing 
 Setting = Callable[[float], tuple[Pipeline, float]]  # value -> pipeline and delta
 Placement = Callable[[float, float], tuple[float, float]]  # (value, epsilon) -> (x, y)
 
-PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
-
 
 @dataclass(frozen=True, slots=True)
 class EpsilonCurve:
     """Epsilon at increasing values, by one group of accountants.
 
-    Attributes:
-        names: Names of the accountants.
-        label: Label of the line.
-        epsilons: The values, each with its bounds on epsilon.
-        sound: Whether the epsilons are bounds, and not approximations.
-        tone: Tone of the line.
+    epsilons: the values, each with its bounds on epsilon.
+    sound: whether the epsilons are bounds, and not approximations.
     """
 
-    names: tuple[str, ...]
     label: str
     epsilons: Epsilons
     sound: bool
@@ -211,7 +201,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
             missing.append(group[0])
             continue
         label = line_label(group, (epsilon for _, epsilon in epsilons))
-        drawn.append(EpsilonCurve(group, label, epsilons, sound.issuperset(group), SERIES[len(drawn) % len(SERIES)]))
+        drawn.append(EpsilonCurve(label, epsilons, sound.issuperset(group), SERIES[len(drawn) % len(SERIES)]))
     if not drawn:
         raise CannotCertify("nothing to draw: no finite epsilon at two or more of the values")
     if question.accountants and missing:
@@ -286,8 +276,11 @@ def certificates(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
     return tuple(f"{curve.label}: {certificate(e for _, e in curve.epsilons)}" for curve in sound)
 
 
-def varied(question: Question, parameter: Parameter) -> tuple[Entry, str]:
-    """Return the mechanism to vary, and the key of its parameter. Raises InputError if none has it, or several and none is named."""
+def varied_key(question: Question, parameter: Parameter) -> tuple[Entry, str]:
+    """Return the mechanism to vary and the key of its parameter, such as its "sigma" for the parameter noise.
+
+    Raises InputError if no mechanism has the parameter, or if several have it and the question names none.
+    """
     entries = question.pipeline.mechanisms
     known = [(entry, key) for entry in entries if (key := parameter_key(entry, parameter)) is not None]
     names = ", ".join(entry.name for entry, _ in known) or "none"

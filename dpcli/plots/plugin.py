@@ -1,4 +1,4 @@
-"""The registration of `dpcli plot` and its kinds of charts."""
+"""The registration of `dpcli plot`, and of the function that draws each kind of chart from a `Question` (epsilons.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""rdp: the Renyi divergence by order, and the epsilon that each order gives."""
+"""rdp: the Renyi divergence by order, and the epsilon that each order gives.
+
+The accountant rdp adds up the divergences of all steps at each order, and converts the sum at every order to an epsilon; its answer is the
+lowest of these, and the picture shows how sharp that choice is. Orders around the best one are drawn, most densely near the highest, where
+the divergence may leave the picture at once (CLIFF).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ REACH = (0.02, 12.0)  # smallest and largest order - 1, relative to the best ord
 TALL = 12.0  # height of the picture, in multiples of the best epsilon
 TALLEST_RATIO = 1e4  # largest ratio of the ends of the vertical axis
 ROOM = 1.1  # factor by which the vertical axis is longer than the lines
-CLIFF = 0.75  # share of the highest order - 1 from which the orders are denser
+CLIFF = 0.75  # share of the highest drawn order - 1 from which the orders are denser
 
 
 def chart(question: Question) -> Chart:

@@ -1,4 +1,9 @@
-"""trade-off: lower bounds on an attacker's errors, false negatives against false positives."""
+"""trade-off: lower bounds on an attacker's errors, false negatives against false positives.
+
+Across is the rate of false positives, and upwards that of false negatives. No test is below the curve, which follows from the privacy
+profile (analysis/curve.py): each pair (epsilon, delta) is a lower bound made of straight lines, and the curve is the highest of all of
+them. Two further lines show the file's own pair alone, and a test that guesses blindly.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.curve import ProfileCurve, corner_points, profile, trade_off
 from dpcli.analysis.trade_off_corners import corners
 from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Tone
+from dpcli.document.short_numbers import short_percent_up
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
-from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, percent_up, positive_delta, setting
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, positive_delta, setting
 from dpcli.plots.epsilons import EpsilonCurve, Question, curves, loosely
 
 BENT = 8.0  # epsilons up to this one are closely spaced, as e^epsilon bends the curve there
@@ -32,7 +38,7 @@ def chart(question: Question) -> Chart:
 
 
 def complete_picture(account: Account, curve: ProfileCurve) -> Chart:
-    """Return the chart of the curve from the complete privacy profile."""
+    """Return the chart of one curve. `dpcli report` calls it with the profile that its tables quote."""
     return _picture(account, (("trade-off curve", curve),))
 
 
@@ -65,7 +71,9 @@ def _picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], .
 def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
     """Return notes that explain a curve that is a bound."""
     missed_rates = trade_off(curve, READ_AT).tolist()
-    rates = "; ".join(f"{percent_up(1.0 - missed)} at {100.0 * x:g} %" for x, missed in zip(READ_AT, missed_rates, strict=True))
+    rates = "; ".join(
+        f"{short_percent_up(1.0 - missed)} at {100.0 * x:g} %" for x, missed in zip(READ_AT, missed_rates, strict=True)
+    )
     return (
         "a test that distinguishes two neighbouring datasets has its two error rates on or above the curve: no test is below it, and tests "
         "above it are not ruled out",

@@ -1,4 +1,4 @@
-"""Streams of random words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
+"""Streams of random 64-bit words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
 
 A private stream adds entropy of the operating system to OpenSSL's generator before each draw. It has no state of its own, so no checkpoint,
 fork or resumed run can repeat its numbers. Only `insecure_seed` makes streams from a seed. They have `private = False`.
@@ -37,11 +37,7 @@ CHUNK = 2**16  # count of the numbers that are computed together; they fit into 
 
 
 class Stream(Protocol):
-    """A source of uniform 64-bit words, from which samples and noise are computed.
-
-    Attributes:
-        private: Whether nobody can predict or repeat the words.
-    """
+    """A source of uniform 64-bit words, from which samples and noise are computed. If `private`, nobody can predict or repeat them."""
 
     @property
     def private(self) -> bool: ...
@@ -119,7 +115,7 @@ class Streams:
 
 
 def system_entropy() -> Streams:
-    """Return the streams of a private run, which the operating system seeds."""
+    """Return the streams of a private run."""
     return Streams(SystemStream(), SystemStream(), SystemStream())
 
 
@@ -167,7 +163,7 @@ def round_to_grid(value: T, grid: float) -> T:
 
 
 def is_cryptographic(count: int, stream: Stream) -> bool:
-    """Return whether all of `count` numbers come from the cryptographic generator. The privacy statement reports this."""
+    """Return whether all of `count` normals come from the cryptographic generator. The privacy statement of a run reports this."""
     return stream.private and is_cryptographic_size(count)
 
 

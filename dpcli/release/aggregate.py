@@ -1,4 +1,9 @@
-"""Aggregations: sums of integers by key. An engine computes them exactly, before any noise is added."""
+"""Aggregations: the exact sums of integers by key that a query needs, before any noise is added.
+
+An `Aggregation` is the question that a measure (measures/) asks of an engine (engines/), which answers it by one SQL statement. It states
+the bounds on a unit too, from which the sensitivity follows, so an engine that let a unit add more would make the noise too small. The
+answer, a `Total` for each key, is exact and private: only a measure may use it, and only to add noise or to choose with noise.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +23,11 @@ MOST_ROWS = 2**40  # largest number of rows, about 10^12; row_terms.py refuses i
 class Steps:
     """An integer for each row. The row's value is clamped and then rounded to whole steps: floor(value / step + 0.5).
 
-    Attributes:
-        expression: SQL scalar whose value is a number.
-        minimum, maximum: Bounds in steps. The value is clamped to the range from minimum x step to maximum x step.
-        step: Size of a step in units of the value; positive.
-        missing: Value that replaces null, NaN and infinity. If None, a row without a value is not counted.
-        squared_about: If not None, a centre in steps. The integer of a row is then (steps - squared_about)^2.
+    expression: SQL scalar whose value is a number.
+    minimum, maximum: bounds in steps. The value is clamped to the range from minimum x step to maximum x step.
+    step: size of a step in units of the value; positive.
+    missing: value that replaces null, NaN and infinity. If None, a row without a value is not counted.
+    squared_about: if not None, a centre in steps. The integer of a row is then (steps - squared_about)^2.
     """
 
     expression: str
@@ -50,13 +54,12 @@ class Steps:
 class GroupKey:
     """A part of the key by which rows are grouped. A row whose part is null is not counted.
 
-    Attributes:
-        expression: SQL scalar whose value is a text, integer or boolean, or a number if there are bins.
-        domain: Declared values. Rows with other values are excluded before contributions are bounded. If None, every value counts.
-        bins: Edges in increasing order. The part is then the index of the bin, from 0. A bin contains its lower edge, and the last bin
-            contains its upper edge too. Rows outside all bins are not counted.
-        steps: If not None, the part is the integer of these steps, and `expression` is not used. The rows of a unit are then bounded over
-            all values of the part together, and the answer contains only keys that some row has.
+    expression: SQL scalar whose value is a text, integer or boolean, or a number if there are bins.
+    domain: declared values. Rows with other values are excluded before contributions are bounded. If None, every value counts.
+    bins: edges in increasing order. The part is then the index of the bin, from 0. A bin contains its lower edge, and the last bin contains
+        its upper edge too. Rows outside all bins are not counted.
+    steps: if not None, the part is the integer of these steps, and `expression` is not used. The rows of a unit are then bounded over all
+        values of the part together, and the answer contains only keys that some row has.
     """
 
     expression: str
@@ -92,16 +95,15 @@ class Aggregation:
     a unit with n > max_rows rows, the part max_rows / n counts, rounded up or down at random to a whole number with this expectation. It is
     between max_rows times the smallest and max_rows times the largest integer.
 
-    Attributes:
-        unit: Column that names the unit of a row. Rows in which it is null or empty are excluded. If None, each row is a unit of its own.
-        where: SQL condition. Rows for which it is not true are excluded.
-        keys: Parts of the key; if empty, there is one group with the key ().
-        values: Integers of each row that are summed.
-        max_groups: Largest number of keys in which a unit counts.
-        max_rows: Largest number of rows of a unit that count in one key.
-        clip: Smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
-        distinct: Part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
-        filled: Columns of which a row must have a value in at least one. Other rows are excluded, unless no column is named.
+    unit: column that names the unit of a row. Rows in which it is null or empty are excluded. If None, each row is a unit of its own.
+    where: SQL condition. Rows for which it is not true are excluded.
+    keys: parts of the key; if empty, there is one group with the key ().
+    values: integers of each row that are summed.
+    max_groups: largest number of keys in which a unit counts.
+    max_rows: largest number of rows of a unit that count in one key.
+    clip: smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
+    distinct: part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
+    filled: columns in at least one of which a row must have a value. Other rows are excluded, unless no column is named.
     """
 
     unit: str | None
@@ -138,9 +140,7 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals:
     """Return the totals of every key. A declared key without rows has zeros.
 
-    Args:
-        rows: Rows of the engine's answer: the parts of the key, the numbers of units and rows, and the sums.
-        aggregation: The question that the engine answered.
+    rows: rows of the engine's answer: the parts of the key, the numbers of units and rows, and the sums.
 
     Raises:
         InputError: A key has more than MOST_ROWS rows, so that its sums may have overflowed.

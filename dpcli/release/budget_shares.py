@@ -26,10 +26,9 @@ def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | Non
     epsilon and there is no delta, and rho otherwise. These costs only determine the noise. The guarantee is the account of the pipeline,
     which prices all mechanisms again.
 
-    Raises:
-        InputError: Queries have weights, and there is no budget, nothing is left of it, or another query states an error.
+    Raises InputError if queries have weights, and there is no budget, nothing is left of it, or another query states an error.
     """
-    costs = [_stated_cost(query) for query in queries]
+    costs = [None if query.epsilon is None and query.rho is None else QueryCost(query.epsilon, query.rho) for query in queries]
     weights = {index: query.weight for index, query in enumerate(queries) if query.weight is not None}
     if not weights:
         return costs
@@ -40,11 +39,6 @@ def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | Non
     for index, weight in scaled.items():
         costs[index] = available.share(weight / total * SHARE_ROUNDING)
     return costs
-
-
-def _stated_cost(query: Query) -> QueryCost | None:
-    """Return the epsilon or rho that a query states; None if it states neither."""
-    return None if query.epsilon is None and query.rho is None else QueryCost(query.epsilon, query.rho)
 
 
 def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> QueryCost:

@@ -1,7 +1,8 @@
 """The privacy cost of one query, as a pure epsilon or as rho of zCDP, and the noise that this cost allows.
 
-Shares and conversions to an epsilon are rounded down, and noise is rounded up, so that a query spends no more than its cost. The only
-exception is the conversion of an epsilon to rho, which is rounded to the nearest double.
+budget_shares.py decides the cost of each query, and vectors.py asks here for the scale or sigma. Shares and conversions to an epsilon are
+rounded down, and noise is rounded up, so that a query spends no more than its cost. The only exception is the conversion of an epsilon to
+rho, which is rounded to the nearest double. The guarantee does not rest on these numbers: the account prices the noise that results.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ LEAST, MOST = 1e-100, 1e100  # range of a cost; within it, squares and quotients
 class QueryCost:
     """A cost that is stated either as a pure epsilon or as rho of zCDP. The caller sets exactly one of the two.
 
-    Raises:
-        InputError: If the number is not from LEAST to MOST.
+    Raises InputError if the number is not from LEAST to MOST.
     """
 
     epsilon: float | None = None
@@ -81,11 +81,9 @@ class QueryCost:
     def share(self, part: float) -> QueryCost:
         """Return a share of the cost, rounded down, stated as the whole cost is: as epsilon or as rho.
 
-        Args:
-            part: The share, above 0 and at most 1. The caller sees to it that the parts of one cost add up to at most 1.
+        Raises InputError if the share of the cost is below LEAST.
 
-        Raises:
-            InputError: If the share of the cost is below LEAST.
+        part: the share, above 0 and at most 1. The caller sees to it that the parts of one cost add up to at most 1.
         """
         if self.epsilon is not None:
             return QueryCost(epsilon=self.epsilon * part * DOWN)

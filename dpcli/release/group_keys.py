@@ -13,9 +13,11 @@ import math
 from dataclasses import replace
 
 from dpcli.base.errors import InternalError
+from dpcli.base.rounding import counted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps, Total, Totals, quoted
-from dpcli.release.data_source import Source, declared_keys_of, stepped_range, stored_columns
+from dpcli.release.column_values import declared_keys_of, stepped_range
+from dpcli.release.data_source import Source, stored_columns
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
@@ -38,7 +40,7 @@ def aggregation_by(
 
 
 def filled(setting: QuerySetting) -> tuple[str, ...]:
-    """Return the columns of which a row must have a value in at least one to count; none if every row may count.
+    """Return the columns in at least one of which a row must have a value to count; none if every row may count.
 
     Under zero-out, a row that is a unit of its own does not count if all its declared columns are empty. So a row that is blanked changes
     every number as a row that is removed does, even where a column or an expression has a value for an empty cell. If no column is stored,
@@ -57,8 +59,7 @@ def group_keys(query: Query, setting: QuerySetting) -> tuple[GroupKey, ...]:
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
     """Return a column as a key. declared: whether only declared values count, as other values would reveal who is in the data.
 
-    Raises:
-        InternalError: Only declared values count, and the column declares none.
+    Raises InternalError if only declared values count, and the column declares none.
     """
     domain = declared_keys_of(setting.source.columns[name], name, setting.folder) if declared else None
     if declared and not domain:
@@ -108,8 +109,7 @@ def changed_words(query: Query, setting: QuerySetting) -> str:
     """Return words for the keys of `by` in which one change of the data changes rows that count; "" without `by`."""
     if not query.by:
         return ""
-    count = changed_keys(query, setting)
-    return f", in at most {count:,} key{'s' if count != 1 else ''} of {', '.join(query.by)}"
+    return f", in at most {counted(changed_keys(query, setting), 'key')} of {', '.join(query.by)}"
 
 
 def totals_by_key(query: Query, setting: QuerySetting, totals: Totals) -> dict[tuple[KeyValue, ...], Totals]:

@@ -15,16 +15,16 @@ from dpcli.release.answers.intervals import ConfidenceInterval, additive_interva
 from dpcli.release.answers.postprocessing import POSTPROCESSING
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, noisy
-from dpcli.release.query import NoisyQuery, Query, QueryRelease
+from dpcli.release.query import NoisyQuery, Query, QueryMechanism
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 NumbersByKey = Mapping[tuple[KeyValue, ...], int]
 
 
-def add_noise(exact: NumbersByKey, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
+def add_noise(exact: NumbersByKey, mechanism: QueryMechanism) -> dict[tuple[KeyValue, ...], int]:
     """Return the numbers plus noise, in whole steps. The numbers are sorted by key, so their order reveals nothing about the data."""
     ordered = sorted(exact, key=sort_key)
-    return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
+    return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(mechanism)), strict=True))
 
 
 def laplace_draw(scale: float) -> int:
@@ -45,11 +45,11 @@ def sort_key(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
     return tuple((type(value).__name__, value) for value in key)
 
 
-def law_of(release: QueryRelease) -> NoiseLaw:
+def law_of(mechanism: QueryMechanism) -> NoiseLaw:
     """Return the law of a mechanism's noise. Raises InternalError if the mechanism adds no noise."""
-    if release.law is None:
-        raise InternalError(f"{release.type} adds no noise")
-    return release.law
+    if mechanism.law is None:
+        raise InternalError(f"{mechanism.type} adds no noise")
+    return mechanism.law
 
 
 def noise_alone(query: Query) -> str:
@@ -61,13 +61,13 @@ def noise_alone(query: Query) -> str:
 
 
 def additive_answer(
-    query: NoisyQuery, release: QueryRelease, numbers: NumbersByKey, covers: str, by: tuple[str, ...] | None = None
+    query: NoisyQuery, mechanism: QueryMechanism, numbers: NumbersByKey, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
     """Return noisy numbers as an answer, each with a confidence interval that follows from the law of its noise.
 
     The numbers are in whole steps. by: as in `answer_of`.
     """
-    law, step, confidence = law_of(release), release.unit, query.interval_confidence(len(numbers))
+    law, step, confidence = law_of(mechanism), mechanism.unit, query.interval_confidence(len(numbers))
     rows = []
     for key, number in numbers.items():
         interval = additive_interval(number, law, confidence, step)
@@ -84,10 +84,9 @@ def answer_of(
 ) -> QueryAnswer:
     """Return the answer to a query that consists of these rows.
 
-    Args:
-        covers: What the intervals cover; "" for the noise alone.
-        by: Names of the key columns; None for the columns of the query.
-        additions: Descriptions of postprocessing that was applied in addition to the query's own.
+    covers: what the intervals cover; "" for the noise alone.
+    by: names of the key columns; None for the columns of the query.
+    additions: descriptions of postprocessing that was applied in addition to the query's own.
     """
     covers = covers or noise_alone(query)
     if query.intervals == "joint":

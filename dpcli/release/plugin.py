@@ -1,4 +1,8 @@
-"""Registers `dpcli release`, which answers queries about a table with noise, and the measures of its queries."""
+"""The registration of `dpcli release`, which answers queries about a table with noise, and of the measures of its queries.
+
+A file with [source] and [[query]] is read by every command: `entries` makes mechanisms of its queries, so that `dpcli account` can price
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +41,8 @@ PLUGIN = Plugin(
     entries="dpcli.release.query_entries:entries",
     words={"measure": MEASURES},
     displayed={
-        "ReleasedAnswers": "dpcli.release.documents.python:answers_page",
-        "PlannedRelease": "dpcli.release.documents.python:plan_page",
+        "ReleasedAnswers": "dpcli.release.documents.release:answers_page",
+        "PlannedRelease": "dpcli.release.documents.release:plan_page",
     },
     taken_for_data="dpcli.release.engines.source_files:would_match",
 )

@@ -1,11 +1,11 @@
 """The [[query]] table: keys that every measure shares, and the methods that a measure implements.
 
 A *measure* is a statistic such as count or mean, and each is a class. Its methods are called in this order. When the file is read:
-`problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `releases`, the mechanisms with their
-sensitivities, which are priced as entries of the pipeline, and `expected_error`. After the charge (and before it without data, for plans
-and checks): `aggregation` says which exact sums an engine computes, and `answer` adds noise to them or chooses by them. The guarantee hangs
-on two agreements: `releases` must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only through the
-mechanisms that `releases` priced.
+`problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `mechanisms`, each with its
+sensitivity, which are priced as entries of the pipeline, and `expected_error`. After the charge (and before it without data, for plans and
+checks): `aggregation` says which exact sums an engine computes, and `answer` adds noise to them or chooses by them. The guarantee hangs on
+two agreements: a mechanism's sensitivity must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only
+through the mechanisms that were priced.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class ErrorTarget:
 class QuerySetting:
     """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
-    Attributes:
-        cost: Cost that epsilon, rho or weight determines; None if an error target determines it.
-        folder: Folder of the pipeline file, from which the relative path of a domain file starts.
-        dataset_size: Number of rows if it is public; None otherwise.
+    cost: cost that epsilon, rho or weight determines; None if an error target determines it.
+    folder: folder of the pipeline file, from which the relative path of a domain file starts.
+    dataset_size: number of rows if it is public; None otherwise.
     """
 
     source: Source
@@ -70,16 +69,15 @@ class QuerySetting:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRelease:
+class QueryMechanism:
     """A mechanism that answers a query, or a part of it.
 
-    Attributes:
-        suffix: Suffix of the mechanism's name; "" if the query has one mechanism.
-        type, keys: Type and further keys of the [[mechanism]] table that prices the mechanism.
-        why: Derivation of the sensitivity, one line for each step.
-        law: Law of the additive noise; None if the mechanism chooses a value.
-        unit: Size of one step of the noisy integer, in units of the answer.
-        steps: Number of times that the mechanism runs.
+    suffix: suffix of the mechanism's name; "" if the query has one mechanism.
+    type, keys: type and further keys of the [[mechanism]] table that prices the mechanism.
+    why: derivation of the sensitivity, one line for each step.
+    law: law of the additive noise; None if the mechanism chooses a value.
+    unit: size of one step of the noisy integer, in units of the answer.
+    steps: number of times that the mechanism runs.
     """
 
     suffix: str
@@ -135,7 +133,10 @@ class Query:
     confidence: Annotated[float, Key("confidence of the interval, which covers only the noise", CONFIDENCE)] = 0.95
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of keys that are wrong for every source. Here: the query does not state exactly one of COSTS."""
+        """Yield the problems of keys that are wrong for every source, each as (key, what is expected, what is there).
+
+        The problem that is found here: the query does not state exactly one of COSTS.
+        """
         stated = [name for name in COSTS if getattr(self, name, None) is not None]
         if len(stated) != 1:
             possible = [name for name in COSTS if hasattr(self, name)]
@@ -146,14 +147,14 @@ class Query:
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"{_undeclared_hint(name, source)}'
-        if self.max_rows is not None and self.counts_all_rows:
-            yield ("max_rows",), f"no number with {self.counts_all_rows}", str(self.max_rows)
+        if self.max_rows is not None and self.replaces_max_rows is not None:
+            yield ("max_rows",), f"no number with {self.replaces_max_rows}", str(self.max_rows)
         if source.unit is None:
             for bound, stated in (("max_rows", self.max_rows), ("max_groups", self.max_groups)):
                 if stated not in (None, 1):
                     yield (bound,), "no number where each row is a unit of its own", str(stated)
             return
-        if self.max_rows is None and not self.counts_all_rows:
+        if self.max_rows is None and self.replaces_max_rows is None:
             yield ("max_rows",), f'the largest number of rows of one "{source.unit}" that count', "none"
         if (self.keyed or self.by) and self.max_groups is None:
             yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
@@ -195,9 +196,9 @@ class Query:
                 yield undeclared(column, name, place, "keys", self.undeclared)
 
     @property
-    def counts_all_rows(self) -> str:
-        """The setting with which no row of a unit is left out of a key, for messages; "" if max_rows bounds the rows."""
-        return ""
+    def replaces_max_rows(self) -> str | None:
+        """The setting with which all rows of a unit count and max_rows has no meaning, for messages; None if max_rows bounds them."""
+        return None
 
     @property
     def rows(self) -> int:
@@ -209,7 +210,7 @@ class Query:
         """Largest number of keys in which one unit counts; 1 if the query does not state it."""
         return self.max_groups or 1
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         """Return the mechanisms that answer the query. Raises InputError if none can."""
         raise NotImplementedError
 
@@ -220,9 +221,7 @@ class Query:
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Return the noisy answer. The randomness comes from the operating system.
 
-        Args:
-            setting: Source and cost of the query.
-            totals: Exact, private totals. They must affect the answer only through the noisy numbers.
+        totals: exact, private totals. They must affect the answer only through the noisy numbers.
         """
         raise NotImplementedError
 
@@ -296,7 +295,7 @@ class NoisyQuery(Query):
 
     def expected_error(self, setting: QuerySetting) -> str:
         count = self.joint_count(setting)
-        return f"{error_text(self.releases(setting)[0], self.interval_confidence(count))}, {self.probability_words(count)}"
+        return f"{error_text(self.mechanisms(setting)[0], self.interval_confidence(count))}, {self.probability_words(count)}"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -308,9 +307,8 @@ class NoisyQuery(Query):
 def undeclared(column: Column, name: str, place: tuple[str | int, ...], values: str, otherwise: str) -> Problem:
     """Return the problem of a column whose values an answer shows although they are not declared.
 
-    Args:
-        values: Noun for the values.
-        otherwise: Clause that says how to ask about undeclared values; "" if it is impossible.
+    values: noun for the values.
+    otherwise: clause that says how to ask about undeclared values; "" if it is impossible.
     """
     expected = DECLARED_NUMBERS if column.type == "integer" else DECLARED
     if otherwise:
@@ -326,15 +324,10 @@ def _undeclared_hint(name: str, source: Source) -> str:
     return hint and f"; {hint}"
 
 
-def rows_words(rows: int, noun: str = "row") -> str:
-    """Return a number of rows with its noun: "1 row" or "2,000 rows"."""
-    return f"1 {noun}" if rows == 1 else f"{rows:,} {noun}s"
-
-
-def error_text(release: QueryRelease, confidence: float) -> str:
+def error_text(mechanism: QueryMechanism, confidence: float) -> str:
     """Return a distance, rounded up, within which the additive noise of a mechanism stays with this confidence, in words."""
-    assert release.law is not None
-    error = expected_error(release.law, confidence, release.unit)
+    assert mechanism.law is not None
+    error = expected_error(mechanism.law, confidence, mechanism.unit)
     return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer"
 
 

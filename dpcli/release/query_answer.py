@@ -29,10 +29,9 @@ CROISSANT = "croissant.json"
 class AnswerRow:
     """A row of an answer.
 
-    Attributes:
-        key: Values of the key columns.
-        value: The noisy or chosen value; None if nothing is released.
-        lower, upper: Ends of the confidence interval. They are None if there is no interval, and infinite if the interval is unbounded.
+    key: values of the key columns.
+    value: the noisy or chosen value; None if nothing is released.
+    lower, upper: ends of the confidence interval. They are None if there is no interval, and infinite if the interval is unbounded.
     """
 
     key: tuple[KeyValue, ...]
@@ -45,9 +44,8 @@ class AnswerRow:
 class QueryAnswer:
     """The noisy answer to one query.
 
-    Attributes:
-        covers: Sentence that says which errors the intervals cover.
-        postprocessed: Descriptions of the postprocessing of the noisy numbers.
+    covers: sentence that says which errors the intervals cover.
+    postprocessed: descriptions of the postprocessing of the noisy numbers.
     """
 
     query: str
@@ -63,9 +61,8 @@ class QueryAnswer:
 class StoredAnswers:
     """The stored answers of one run.
 
-    Attributes:
-        fingerprint: Fingerprint of the plan (see `ReleasePlan.fingerprint`).
-        data: Path of the data; "" for a database or a table in memory.
+    fingerprint: fingerprint of the plan (see `ReleasePlan.fingerprint`).
+    data: path of the data; "" for a database or a table in memory.
     """
 
     run: str
@@ -77,8 +74,7 @@ class StoredAnswers:
 def store(folder: str, stored: StoredAnswers) -> None:
     """Write the answers durably into a folder.
 
-    Raises:
-        LedgerError: The folder has answers already, or the disk fails. The release stays charged.
+    Raises LedgerError if the folder has answers already, or the disk fails. The release stays charged.
     """
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
@@ -124,8 +120,7 @@ def as_json(answer: QueryAnswer) -> dict[str, Any]:
 def of_json(content: Mapping[str, Any]) -> QueryAnswer:
     """Return the answer that `as_json` wrote.
 
-    Raises:
-        TypeError, KeyError, ValueError: A part is missing or has another structure. The types of single values are not checked.
+    Raises TypeError, KeyError or ValueError if a part is missing or has another structure. The types of single values are not checked.
     """
     tuples = {name: tuple(content[name]) for name in ("by", "postprocessed")}
     return QueryAnswer(**{**content, **tuples, "rows": tuple(map(_row_of_json, content["rows"]))})

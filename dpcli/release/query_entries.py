@@ -1,6 +1,8 @@
 """Queries with their mechanisms, and the [[mechanism]] entries that queries add to a pipeline.
 
-Since the mechanisms are entries of the pipeline, every command can price them, and a ledger can record them.
+When a file with [[query]] is read, `entries` checks the queries against [source], gives each its share of the budget, and returns an entry
+for each of their mechanisms. From then on they are mechanisms like any others: every command can price them, and a ledger can record them.
+A plan of a release gets the queries themselves, with the same mechanisms, from `priced_queries`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.release.budget_shares import query_costs, sum_of_deltas
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import limited_to_keys
-from dpcli.release.query import Query, QueryRelease, QuerySetting
+from dpcli.release.query import Query, QueryMechanism, QuerySetting
 
 # Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine excludes further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
@@ -33,16 +35,16 @@ class PricedQuery:
 
     query: Query
     setting: QuerySetting
-    releases: tuple[QueryRelease, ...]
+    mechanisms: tuple[QueryMechanism, ...]
 
     @property
     def expected_error(self) -> str:
         """A description of the error of the answer, as far as it is known without the data."""
         return self.query.expected_error(self.setting)
 
-    def name_of(self, release: QueryRelease) -> str:
+    def name_of(self, mechanism: QueryMechanism) -> str:
         """Return the name of the [[mechanism]] entry that prices a mechanism of the query."""
-        return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
+        return f"{self.query.name}.{mechanism.suffix}" if mechanism.suffix else self.query.name
 
 
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
@@ -86,24 +88,29 @@ def priced_queries(
     priced = []
     for query, cost in zip(limited, query_costs(limited, privacy, budget), strict=True):
         setting = QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size)
-        priced.append(PricedQuery(query, setting, query.releases(setting)))
+        priced.append(PricedQuery(query, setting, query.mechanisms(setting)))
     return tuple(priced)
 
 
 def _entries(priced: PricedQuery) -> Iterator[Entry]:
     """Yield the entry that prices each mechanism of a query."""
-    for release in priced.releases:
-        kind = load(MECHANISMS[release.type])
+    for mechanism in priced.mechanisms:
+        kind = load(MECHANISMS[mechanism.type])
         stated_for = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # queries bound units, not rows
-        table = {"name": priced.name_of(release), "type": release.type, "steps": release.steps, **release.keys, **stated_for}
+        table = {
+            "name": priced.name_of(mechanism),
+            "type": mechanism.type,
+            "steps": mechanism.steps,
+            **mechanism.keys,
+            **stated_for,
+        }
         yield _read_entry(priced.query.name, table)
 
 
 def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
     """Return the entry of a [[mechanism]] table, which is read by the rules of pipeline files, as a ledger will read it.
 
-    Raises:
-        InputError: The table breaks one of the rules.
+    Raises InputError if the table breaks one of the rules.
     """
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))

@@ -21,7 +21,8 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, rows_of_blocks
-from dpcli.release.data_source import Source, declared_keys_of, folder_of
+from dpcli.release.column_values import declared_keys_of, folder_of
+from dpcli.release.data_source import Source
 from dpcli.release.engines.source_files import public_digest
 from dpcli.release.query_answer import ANSWERS, CROISSANT, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
+UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[mechanism]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
 
@@ -42,10 +43,9 @@ WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window,
 class ReleasePlan(PricedFile):
     """A priced file with queries. The pipeline contains the mechanisms of the queries.
 
-    Attributes:
-        queries: The [[query]] tables with their mechanisms.
-        window: Condition on the rows that may be read; None if all may be read.
-        given: Table that a program gave in place of a path or an address; None if the file names the data.
+    queries: the [[query]] tables with their mechanisms.
+    window: condition on the rows that may be read; None if all may be read.
+    given: table that a program gave in place of a path or an address; None if the file names the data.
     """
 
     source: Source
@@ -56,9 +56,8 @@ class ReleasePlan(PricedFile):
     def reading(self, ledger: Ledger | None) -> Self:
         """Return the plan with the window that the ledger's blocks define, as a condition on rows.
 
-        Raises:
-            InputError: The file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names of
-                the units show that the bounded unit is not the unit that the file claims to protect.
+        Raises InputError if the file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names
+        of the units show that the bounded unit is not the unit that the file claims to protect.
         """
         from dpcli.sessions.unit_check import require_bounded
 
@@ -116,10 +115,9 @@ class ReleasePlan(PricedFile):
 class ReleaseOutcome:
     """The answers of a release.
 
-    Attributes:
-        folder: Folder in which the answers are stored.
-        run: Key of the run.
-        fresh: True if the answers were drawn now; False if they had been stored by an earlier call.
+    folder: folder in which the answers are stored.
+    run: key of the run.
+    fresh: true if the answers were drawn now; False if they had been stored by an earlier call.
     """
 
     plan: ReleasePlan
@@ -142,7 +140,7 @@ def plan_of(path: str) -> ReleasePlan:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
     priced = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
-    others = len(pipeline.mechanisms) - sum(len(query.releases) for query in priced)
+    others = len(pipeline.mechanisms) - sum(len(query.mechanisms) for query in priced)
     if others:
         raise InputError(
             f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them to "
@@ -200,9 +198,8 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     If max_blocks is larger, the protected unit is a whole source.unit, whose rows are bounded in the whole window. Its privacy loss is at
     most what one block is charged. Any other unit is refused if its name shows this (sessions/unit_check.py).
 
-    Raises:
-        InputError: dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the file
-            computes the column itself, while a row's block must be the same in every file.
+    Raises InputError if dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the
+    file computes the column itself, while a row's block must be the same in every file.
     """
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:
@@ -222,6 +219,6 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
+    """Return the paths that no other output may use: the files of the mechanism, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, CROISSANT, RUN, LOCK))
     return (*files, *missing_folders(plan.folder))

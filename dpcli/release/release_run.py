@@ -20,7 +20,7 @@ from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, Led
 from dpcli.release.group_keys import in_declared_order
 from dpcli.release.query_answer import CROISSANT, STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
-from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason
+from dpcli.sessions.charged import REFUSALS, RUN, Session, commit, existing_session, open_session, reason
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 KEY_BYTES = 16  # length of the key of the hash that chooses contributions; short names then fit into one block of SHA-256
-Report = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
+Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"
 )
@@ -43,13 +43,12 @@ NEW_RELEASE = "a release with another name or source.output is a new release wit
 
 
 def release(
-    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, total: None
+    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, progress: Progress = lambda done, total: None
 ) -> ReleaseOutcome:
     """Answer the queries of a plan. If the answers are stored already, return the stored answers.
 
-    Args:
-        ledger: Ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
-        key: Key of the charge; a random one if None.
+    ledger: ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
+    key: key of the charge; a random one if None.
 
     Raises:
         InputError: The file asks for something that cannot be done.
@@ -75,7 +74,7 @@ def release(
         call_quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
         try:
-            answers = call_quietly(lambda: _compute_answers(plan, report), plan.folder, f"this release {LOST}")
+            answers = call_quietly(lambda: _compute_answers(plan, progress), plan.folder, f"this release {LOST}")
             store(plan.folder, StoredAnswers(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
@@ -93,13 +92,12 @@ def charged_before(plan: ReleasePlan) -> str:
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
     """Return the session that the folder records for this release, or a new session.
 
-    Raises:
-        InputError: The folder's release has another fingerprint or another key, was charged to a ledger and none is given, or was charged
-            to none and one is given.
+    Raises InputError if the folder's release has another fingerprint or another key, was charged to a ledger and none is given, or was
+    charged to none and one is given.
     """
     session, place = existing_session(plan.folder), plan.folder
     if session is None:
-        session = open_session(plan.folder, plan.fingerprint(), False, ledger)
+        session = open_session(plan.folder, plan.fingerprint(), resume=False, ledger=ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
         of_release = " and ".join(
@@ -137,8 +135,7 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
 def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
     """Write the statement and the Croissant description into the folder of the answers, each unless it exists.
 
-    Raises:
-        LedgerError: A file cannot be written.
+    Raises LedgerError if a file cannot be written.
     """
     from dpcli.release.documents.croissant import croissant
     from dpcli.release.documents.release import statement
@@ -199,7 +196,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     session.write()
     try:
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
-    except UNCHARGED:
+    except REFUSALS:
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise
@@ -208,7 +205,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process, which answers in its own folder')
 
 
-def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
+def _compute_answers(plan: ReleasePlan, progress: Progress) -> tuple[QueryAnswer, ...]:
     """Return the answers to all queries. The release is charged already. The caller hides the messages of errors of libraries."""
     from dpcli.release.engines.source_engine import open_source
 
@@ -219,16 +216,15 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
             totals = _readable(partial(engine.totals, aggregation, secrets.token_bytes(KEY_BYTES)), plan.path)
             answer = priced.query.answer(priced.setting, totals)
             answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))
-            report(number, len(plan.queries))
+            progress(number, len(plan.queries))
     return tuple(answers)
 
 
 def _readable(action: Callable[[], Result], path: str) -> Result:
     """Return the result of `action`, which uses the data.
 
-    Raises:
-        InputError: The data cannot be read. The message is always UNREADABLE, since the cause may reveal private rows. The charge is not
-            refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
+    Raises InputError if the data cannot be read. The message is always UNREADABLE, since the cause may reveal private rows. The charge is
+    not refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
     """
     try:
         return action()
@@ -261,9 +257,8 @@ def require_ready(plan: ReleasePlan) -> None:
 def call_quietly(action: Callable[[], Result], place: str, charge: str) -> Result:
     """Return the result of `action`. Errors of libraries are replaced, since their messages may quote the data.
 
-    Args:
-        place: File or folder that messages name.
-        charge: Clause for messages that says what happened to the charge.
+    place: file or folder that messages name.
+    charge: clause for messages that says what happened to the charge.
 
     Raises:
         DpcliError: Errors of dpcli in `action` are passed on unchanged.

@@ -38,8 +38,7 @@ NUMBERS = {bool: "boolean", int: "Int64", float: "float64"}  # pandas' type of a
 class ReleasedAnswers(Displayed):
     """The noisy answers of a release. They hold no exact data of the table.
 
-    Attributes:
-        outcome: The plan, the folder, the run and the answers.
+    outcome: the plan, the folder, the run and the answers.
     """
 
     outcome: ReleaseOutcome = field(repr=False)
@@ -111,7 +110,7 @@ class ReleasedAnswers(Displayed):
 
     def _columns(self, query: str | None) -> dict[str, list[Any]]:
         """Return the columns of `frame` by name. The keys come first."""
-        from dpcli.release.documents.release import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
+        from dpcli.release.documents.answers import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
 
         answers = [answer for answer in self.answers if query in (None, answer.query)]
         if not answers:
@@ -242,8 +241,7 @@ def release(
 def _plan(pipeline: str | os.PathLike[str] | Pipeline, out: str | None = None) -> ReleasePlan:
     """Return the plan of a pipeline whose answers are stored in the folder `out`, or in the folder that the file names if it is None.
 
-    Raises:
-        InputError: The pipeline was not read from a file, or is not what the file holds now.
+    Raises InputError if the pipeline was not read from a file, or is not what the file holds now.
     """
     from dpcli.file.pipeline.model import Pipeline
 

@@ -11,32 +11,31 @@ import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
-from dpcli.base.rounding import figures
+from dpcli.base.rounding import counted, figures
 from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.release.answers.intervals import spread_within, whole_steps
 from dpcli.release.cost import QueryCost
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, smallest_whole
-from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting, rows_words
+from dpcli.release.query import NoisyQuery, QueryMechanism, QuerySetting
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """A bound on what one unit adds to a vector of whole numbers.
 
-    Attributes:
-        groups: Largest number of coordinates to which the unit adds.
-        rows: Largest number of rows that the unit adds to one coordinate.
-        least, most: Smallest and largest whole number that one row adds.
-        fixed: True if the unit has exactly one row that counts in every dataset. Both versions of a replaced unit then count.
-        one_key: True if the vector has a single coordinate.
-        noun: Word for what the unit adds, if not rows.
+    groups: largest number of coordinates to which the unit adds.
+    rows: largest number of rows that the unit adds to one coordinate.
+    least, most: smallest and largest whole number that one row adds; 1 if rows are counted.
+    fixed: true if the unit has exactly one row that counts in every dataset. Both versions of a replaced unit then count.
+    one_key: true if the vector has a single coordinate.
+    noun: word for what the unit adds, if not rows.
     """
 
     groups: int
     rows: int
-    least: int
-    most: int
+    least: int = 1
+    most: int = 1
     fixed: bool = False
     one_key: bool = False
     noun: str = "row"
@@ -57,11 +56,10 @@ class Contribution:
 class Sensitivity:
     """The sensitivity of a vector of whole numbers.
 
-    Attributes:
-        l1: L1 sensitivity, an exact integer.
-        squared_l2: Square of the L2 sensitivity, an exact integer, although the L2 sensitivity itself may be irrational.
-        coordinates: Largest number of coordinates that one unit changes.
-        why: Derivation of the sensitivity, one line for each step.
+    l1: L1 sensitivity, an exact integer.
+    squared_l2: square of the L2 sensitivity, an exact integer, although the L2 sensitivity itself may be irrational.
+    coordinates: largest number of coordinates that one unit changes.
+    why: derivation of the sensitivity, one line for each step.
     """
 
     l1: int
@@ -106,7 +104,7 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
 def _contribution_words(contribution: Contribution) -> tuple[str, str]:
     """Return the first two steps of a derivation: the rows that a unit adds, and what a row adds."""
     noun, least, most = contribution.noun, contribution.least, contribution.most
-    rows = rows_words(contribution.rows, noun)
+    rows = counted(contribution.rows, noun)
     if contribution.one_key:
         of_unit = f"one unit adds at most {rows}"
     else:
@@ -122,34 +120,33 @@ def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta:
 
 def noisy_vector(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
-) -> QueryRelease:
+) -> QueryMechanism:
     """Return the mechanism that adds discrete Laplace or Gaussian noise to a vector with one number for each key.
 
-    Args:
-        part: Share of the query's cost that the mechanism may use.
-        unit: Size of one step of the vector's numbers, in units of the answer.
+    part: share of the query's cost that the mechanism may use.
+    unit: size of one step of the vector's numbers, in units of the answer.
     """
     return noisy_vector_of(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 
 
 def noisy_vector_of(
     query: NoisyQuery, setting: QuerySetting, norms: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
-) -> QueryRelease:
+) -> QueryMechanism:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
     law = _law(query, setting.cost, norms, part, unit)
     spread = figures(law.spread, 6, ROUND_FLOOR)
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {norms.l1:,}"
         keys = {"scale": law.scale, "sensitivity": norms.l1}
-        return QueryRelease(suffix, "discrete-laplace", keys, (*norms.why, noise), law, unit)
+        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, unit)
     noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(norms.l2, 6, ROUND_CEILING)}"
     stated = {"sensitivity": norms.l1, "dimension": 1} if norms.coordinates == 1 else {"l2_sensitivity": norms.l2}
-    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
+    return QueryMechanism(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
 
 
 def shown_keys(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float, suffix: str = "", part: float = 1.0
-) -> QueryRelease:
+) -> QueryMechanism:
     """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta.
 
     `part` is that of `noisy_vector`.
@@ -164,7 +161,7 @@ def shown_keys(
         f"a key is shown if its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: a key that only one "
         f"unit has is shown with probability at most {delta:g}"
     )
-    return QueryRelease(suffix, "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
+    return QueryMechanism(suffix, "stability-histogram", {"threshold": threshold, **spread, **limits}, (*norms.why, shown), law)
 
 
 def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:

@@ -1,4 +1,4 @@
-"""What dpcli-definitions(7) says of other definitions of privacy, and an example of its data, where a number can show it."""
+"""Other definitions of privacy: what dpcli-definitions(7) says of them, and an example of its data, where a number can show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two pipelines, and what each change costs."""
+"""The changes between two pipelines and the cost of each (analysis/difference.py), against accounts of the edited files."""
 
 from __future__ import annotations
 

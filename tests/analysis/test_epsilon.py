@@ -1,4 +1,4 @@
-"""dpcli.epsilon over arrays against the same questions one at a time."""
+"""`dpcli.epsilon` over arrays (analysis/epsilon.py) against the same questions one at a time."""
 
 from __future__ import annotations
 

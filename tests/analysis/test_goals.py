@@ -1,4 +1,4 @@
-"""Targets beside epsilon: closed forms for Gaussians and randomised response."""
+"""Calibration to targets other than epsilon (analysis/goals.py): closed forms for Gaussians and randomised response."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_noise_for_a_budget_meets_both_caps(tmp_path: Path) -> None:
     for epsilon, rho in ((50.0, 0.01), (0.1, 10.0)):
         path = tmp_path / "it.toml"
         path.write_text(GAUSSIAN + f"[budget]\nepsilon = {epsilon}\nrho = {rho}\n")
-        solved = calibrate_file(str(path), "noise", None, None, (), None, 1)
+        solved = calibrate_file(str(path))
         budget = account(solved.pipeline).budget
         assert budget is not None and budget.verdict in ("pass", "warn")
         assert (

@@ -1,4 +1,4 @@
-"""An epsilon that was computed and protects nobody: account and gate say so first, whatever the cap."""
+"""The warning for an epsilon so large that it protects nobody: account and gate say so first, whatever the cap."""
 
 from __future__ import annotations
 

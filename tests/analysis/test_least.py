@@ -1,4 +1,4 @@
-"""Lower bounds by what the keys of a file allow: attained, enumerated, and claimed by nobody else."""
+"""Lower bounds from mechanisms that a file allows (`_witnesses` in analysis/inquiry.py): attained, and claimed by nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guarantee means: closed forms, laws, and numbers that err toward the attacker."""
+"""The meaning of a guarantee (analysis/meaning.py, curve.py): closed forms, laws, and numbers that err toward the attacker."""
 
 from __future__ import annotations
 

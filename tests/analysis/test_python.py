@@ -1,4 +1,4 @@
-"""What a Python prompt and a notebook show: help without the extras, short lines, pages; and numbers that are what their names say."""
+"""Python at a prompt and in a notebook: help without the extras, short lines, pages; and numbers that are what their names say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps on rho in files, policies and flags; one stated rho beside others."""
+"""Caps on rho in files, policies and flags (analysis/budget_verdict.py), and a stated rho among other mechanisms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which accountants are asked: all of them, but where an interval settles the headline only those whose work is little, or nobody else."""
+"""The accountants that are run (analysis/inquiry.py): all, or only cheap ones if an interval settles the headline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of noises that are solved for together, and the least noise for each target."""
+"""Weights of noises that are solved for together (analysis/solved_keys.py), and the least noise for each target."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def weighted(weight: object) -> str:
 def solve(tmp_path: Path, entries: str, epsilon: float | None = None, goal: Goal | None = None, delta: float = 1e-6) -> Calibration:
     path = tmp_path / "open.toml"
     path.write_text(HEAD.format(delta=delta) + entries)
-    return calibrate_file(str(path), "noise", epsilon, None, (), None, 1, goal=goal)
+    return calibrate_file(str(path), target_epsilon=epsilon, goal=goal)
 
 
 def noises(result: Calibration) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Servers on this machine that play GitHub and GitLab: they keep the comments of one pull request, and remember what they were asked."""
+"""Servers on this machine that play GitHub and GitLab: they keep the comments of one pull request, and every request to them."""
 
 from __future__ import annotations
 

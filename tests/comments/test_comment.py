@@ -1,4 +1,4 @@
-"""The comment on a pull request, against a forge that is played; its order where there is no room for all."""
+"""The comment on a pull request, written to a forge that is played (forges.py), and its order where there is no room for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers and environments that lie: one error in words, no token told, and nothing of others touched."""
+"""Servers and environments that lie: one error in words, no token in a message, and nothing of others changed (comments/forge.py)."""
 
 from __future__ import annotations
 

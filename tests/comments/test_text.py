@@ -1,4 +1,4 @@
-"""The text of a comment, read by a Markdown parser: whatever stands in files and branches, it is text and does nothing."""
+"""The text of a comment (comments/comment_text.py), read by a Markdown parser: what stands in files and branches does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CI systems run: the action, the workflow that others call, the recipes of `dpcli init`; none takes a text for a command."""
+"""The files that CI systems run: the action, the workflow that others call, the recipes of `dpcli init`. None runs a text."""
 
 from __future__ import annotations
 

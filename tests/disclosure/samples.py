@@ -1,4 +1,4 @@
-"""Pipelines for the tests of disclosures."""
+"""Pipelines for the tests of disclosures, with their facts and statements."""
 
 from __future__ import annotations
 

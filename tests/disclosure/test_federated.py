@@ -1,4 +1,4 @@
-"""What a report and an explanation say of clients and their server."""
+"""Clients and their server in a report and an explanation of a file with [federated]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain words never promise more than the curve does, and say what is missing."""
+"""The plain words of a statement (disclosure/statement.py) never promise more than the curve does, and say what is missing."""
 
 from __future__ import annotations
 

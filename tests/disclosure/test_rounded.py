@@ -1,4 +1,4 @@
-"""Numbers of a statement are rounded for people, so that what they say never costs less than what was accounted; json has them whole."""
+"""Numbers in a statement are rounded so that what they say never costs less than what was accounted; JSON has them unrounded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
-from dpcli.disclosure.item_answers import parameters
+from dpcli.disclosure.mechanism_words import parameters
+from dpcli.document.short_numbers import MORE_IS_SAFER, rounded_key
 from dpcli.file.pipeline.read import parse
-from dpcli.plots.drawing import MORE_IS_SAFER, parameter
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
@@ -59,7 +59,7 @@ def test_what_is_rounded_down_is_what_costs_less_where_it_is_more(kind: str, key
 @of_each("name", ["sigma", "epsilon", "sensitivity"])
 @of_each("value", [561667.2091532831, 8.57511350904838, 0.24738102199128248, 1.2345678e-9, 1e300 / 3, 2**53 + 1.0])
 def test_a_long_number_has_six_digits_and_errs_on_the_safe_side(name: str, value: float) -> None:
-    shown = parameter(name, value)
+    shown = rounded_key(name, value)
     assert len(re.sub(r"e.*|\D", "", shown).strip("0")) <= 6 or value > 1e6
     rounded = float(shown.replace(",", ""))
     assert value * (1 - 1e-5) <= rounded <= value if name in MORE_IS_SAFER else value <= rounded <= value * (1 + 1e-5)
@@ -67,7 +67,7 @@ def test_a_long_number_has_six_digits_and_errs_on_the_safe_side(name: str, value
 
 @of_each("value", [1.12, 20.0, 1e-06, 0.0042667, 1e-300])
 def test_a_number_that_somebody_stated_stays_as_it_is(value: float) -> None:
-    assert parameter("sigma", value) == parameter("epsilon", value) == repr(value)
+    assert rounded_key("sigma", value) == rounded_key("epsilon", value) == repr(value)
 
 
 @of_each("kind", [kind for kind in MECHANISMS if any(fractional(value) for value in load(MECHANISMS[kind]).example.values())])
@@ -88,4 +88,4 @@ def test_a_release_is_told_rounded_and_json_has_every_digit() -> None:
         if one["name"] == "mean-age.sum"
     )
     told = dpcli("report", RELEASE, "-f", "text").out
-    assert len(repr(sigma)) > 12 and repr(sigma) not in told and f"sigma = {parameter('sigma', sigma)}," in told
+    assert len(repr(sigma)) > 12 and repr(sigma) not in told and f"sigma = {rounded_key('sigma', sigma)}," in told

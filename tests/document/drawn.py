@@ -1,4 +1,4 @@
-"""What a drawn chart covers, and how light its colours are."""
+"""Geometry and lightness of a drawn chart, for the tests of pictures: the boxes of words, and how light colours are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The renderers: structure of what they write, and that no word covers another."""
+"""The formats of charts (document/charts/): the structure of what they write, and that no word covers another."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from dpcli.document.charts import png as chart_png
 from dpcli.document.charts import svg as chart_svg
 from dpcli.document.charts import terminal as chart_terminal
 from dpcli.document.charts import vega as chart_vega
-from dpcli.document.charts.labels import Box, inside, spread, text_width, ticks, wrap
+from dpcli.document.charts.labels import Box, inside, spread, text_width, wrap
 from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import DARK, LIGHT, TERMINAL
+from dpcli.document.charts.ticks import ticks
 from dpcli.plots.drawing import draw
 from dpcli.plots.epsilons import Question
 from tests.cases import of_each

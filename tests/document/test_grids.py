@@ -1,4 +1,4 @@
-"""Grids of squares: blocks of every kind in every format, and a picture that needs no colour to be read."""
+"""Grids of squares, as of the blocks of a ledger, in every format of charts, and a picture that needs no colour to be read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS
 from dpcli.document.chart import Chart, Grid
 from dpcli.document.charts.describe import describe
+from dpcli.document.charts.grid_scene import FIRST_DARK
 from dpcli.document.charts.labels import Box
-from dpcli.document.charts.scene import DARK as DARKER
 from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.shapes import STEPS as INKS
-from dpcli.document.charts.terminal import mark
+from dpcli.document.charts.terminal_grid import mark
 from dpcli.ledger.documents.ledger_pictures import CLOSED, EMPTY, MOST_NAMED, MOST_STRIPS, STEPS, WEEKS_PER_STRIP, block_chart
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
@@ -165,7 +165,7 @@ def test_steps_are_told_apart_without_colours(palette: dict[object, str]) -> Non
         low, high = sorted((one, other))
         assert (high + 0.05) / (low + 0.05) >= 1.3
     for i, light in enumerate(lights):
-        words = luminance(palette["paper" if i >= DARKER else "text"])
+        words = luminance(palette["paper" if i >= FIRST_DARK else "text"])
         low, high = sorted((light, words))
         assert (high + 0.05) / (low + 0.05) >= 4.5, i
 

@@ -1,4 +1,4 @@
-"""A narrow screen: no number and no verdict loses a digit or a letter, in any table."""
+"""Tables on a narrow screen (document/formats/table.py): no number and no verdict loses a digit or a letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages as a browser lays them out, at three widths: no word is broken inside, and no page is wider than the window."""
+"""Pages (document/formats/html.py) as a browser lays them out, at three widths: no word is broken, no page is wider than the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of a region stands within the region, at every width and in every picture: beside it, it would say the opposite."""
+"""The name of a region is placed within the region, in every picture: outside of it, it would say the opposite (charts/labels.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines that cost little to draw."""
+"""Pipelines for the tests of charts, which cost little to draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pictures show: every kind against the accountants that it draws."""
+"""The numbers in charts (plots/): every kind against the accountants that it draws."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_long_schedule_is_rounded_both_ways_and_wide_intervals_have_bars() -> 
     assert exact.lower is not None and band.lower[-1][1] <= exact.lower <= exact.upper <= line.points[-1][1] <= 1.01 * exact.lower
     heights = [y for _, y in line.points]
     assert heights == sorted(heights) and len(heights) == 13 and not drawn.spans
-    curve = EpsilonCurve(("pld",), "pld", ((1.0, Epsilon(1.0, 0.9, "pld")), (2.0, Epsilon(1.0, 0.99, "pld"))), True, Tone.MAIN)
+    curve = EpsilonCurve("pld", ((1.0, Epsilon(1.0, 0.9, "pld")), (2.0, Epsilon(1.0, 0.99, "pld"))), True, Tone.MAIN)
     assert [(span.x, span.low, span.high) for span in _error_bars(curve)] == [(1.0, 0.9, 1.0)]
 
 

@@ -1,4 +1,4 @@
-"""Where the trade-off curve bends."""
+"""The corners of a trade-off curve (analysis/trade_off_corners.py)."""
 
 from __future__ import annotations
 

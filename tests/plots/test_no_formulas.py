@@ -1,4 +1,4 @@
-"""What is shown was asked of the class that owns it: no arithmetic on a privacy parameter in what presents or draws."""
+"""No arithmetic on a privacy parameter in documents and charts: what they show, they ask of the class that owns it."""
 
 from __future__ import annotations
 

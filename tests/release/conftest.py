@@ -1,4 +1,4 @@
-"""The three engines, each the real one."""
+"""Fixtures of the three engines, each the real one."""
 
 from __future__ import annotations
 

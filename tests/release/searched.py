@@ -1,4 +1,4 @@
-"""Random questions of every measure, and random tables that a search for what moves too far puts them to."""
+"""Random queries of every measure, and random tables, for the search for neighbours that move further than was priced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was accepted before the charge is answered after it, whatever the data are: a refusal then would be an answer without noise."""
+"""No refusal after the charge, whatever the data are: it would be an answer without noise."""
 
 from __future__ import annotations
 

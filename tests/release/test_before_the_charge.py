@@ -1,4 +1,4 @@
-"""A mistake that can be seen without a row of data is said before anything is charged, and costs nothing."""
+"""Every mistake that can be seen without a row of data is reported before the charge, and costs nothing."""
 
 from __future__ import annotations
 
@@ -215,6 +215,6 @@ def test_a_missing_parser_is_reported_as_a_missing_package(tmp_path: Path, monke
     def absent(*packages: str) -> None:
         raise Unavailable(f"no {packages[0]}")
 
-    monkeypatch.setattr("dpcli.release.expressions.sql_grammar.require", absent)
+    monkeypatch.setattr("dpcli.release.expressions.sql_tree.require", absent)
     with pytest.raises(Unavailable, match=r'file\.toml: query "adults": no sqlglot'):
         require_expressions(plan.source, plan.queries, plan.path)

@@ -1,4 +1,4 @@
-"""What other commands say of a file with queries; and a key that one unit alone holds."""
+"""Other commands about a file with queries; and a key that only one unit has."""
 
 from __future__ import annotations
 

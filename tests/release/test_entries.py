@@ -19,7 +19,8 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import MOST_ROWS
-from dpcli.release.data_source import Column, Source, value_problems
+from dpcli.release.column_values import value_problems
+from dpcli.release.data_source import Column, Source
 from dpcli.release.query_entries import priced_queries
 from dpcli.release.release_plan import ReleasePlan
 from dpcli.release.vectors import Contribution, sensitivity

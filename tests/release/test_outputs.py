@@ -1,4 +1,4 @@
-"""Where outputs go: none among the files of the data."""
+"""Paths of outputs: none may be among the files of the data (engines/source_files.py)."""
 
 from __future__ import annotations
 

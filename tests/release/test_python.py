@@ -1,4 +1,4 @@
-"""`dpcli.release` and `dpcli.plan_release`: what the command does, for a table in memory."""
+"""`dpcli.release` and `dpcli.plan_release` (table_release.py) do what the command does, for a table in memory."""
 
 from __future__ import annotations
 

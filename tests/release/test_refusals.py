@@ -1,4 +1,4 @@
-"""Data that cannot be read, and questions that cannot be added up: refused without a word of the data."""
+"""Data that cannot be read, and questions that cannot be added up, are refused without a word of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as text and as rows of data: a column for each key, whatever its name, in csv as in parquet."""
+"""Answers as text and as rows of data (documents/answers.py): a column for each key, whatever its name, in csv and parquet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpcli.document.document import Document
 from dpcli.document.formats import csv
-from dpcli.release.documents.release import answer_lines, answer_table, interval_text, parquet_of, sheet_of
+from dpcli.release.documents.answers import answer_lines, answer_table, interval_text, parquet_of, sheet_of
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from tests.cases import of_each
 

@@ -1,4 +1,4 @@
-"""What is told beside the numbers is true of what is drawn: totals, limits, errors and intervals."""
+"""Everything that is said about an answer is true of its noise: totals, limits, errors and intervals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: 
     keys = math.prod([*(domains[name] for name in table.get("by", ())), *([len(table["bins"]) - 1] if "bins" in table else [])])
     far = 10 + secrets.randbelow(90)
     most, more = (one(tmp_path, {**table, "max_groups": groups}) for groups in (min(keys, far), far))
-    assert most.releases == more.releases and most.query.aggregation(most.setting) == more.query.aggregation(more.setting)
+    assert most.mechanisms == more.mechanisms and most.query.aggregation(most.setting) == more.query.aggregation(more.setting)
 
 
 def test_an_interval_names_the_bounds_beyond_which_rows_are_left_out() -> None:
@@ -168,7 +168,7 @@ CHOOSING = {"exponential", "permute-and-flip"}
 
 def chosen(table: Mapping[str, Any]) -> list[Any]:
     """The question of a table with its setting, where all that it releases is a choice."""
-    return [one for one in priced(file_of(table)) if {release.type for release in one.releases} <= CHOOSING]
+    return [one for one in priced(file_of(table)) if {release.type for release in one.mechanisms} <= CHOOSING]
 
 
 CHOICES = [(name, table) for name, table in queries() if chosen(table)]

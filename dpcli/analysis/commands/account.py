@@ -1,4 +1,8 @@
-"""The command `dpcli account`: the cost of one or several pipeline files, or of a pipeline that flags describe."""
+"""The command `dpcli account`: the cost of one or several pipeline files, or of a pipeline that flags describe.
+
+It reads files and flags; analysis/account.py computes, and documents/account.py and accounts.py say it. Flags describe a pipeline of one
+mechanism: they become the tables of a file (`stated` in stating.py), which is judged by the same rules as a file, and which --write keeps.
+"""
 
 from __future__ import annotations
 

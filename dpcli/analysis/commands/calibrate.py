@@ -1,4 +1,8 @@
-"""The command `dpcli calibrate`: solve for one parameter of a pipeline file so that it meets a target."""
+"""The command `dpcli calibrate`: solve for one parameter of a pipeline file so that it meets a target.
+
+It reads the flags; analysis/calibrate_file.py solves, and documents/calibration.py says the answer. calibrate_sigma.py is the same for
+noise only, and also without a file.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +69,7 @@ def command(
     from dpcli.lint.run import file_deltas
 
     data = read_bytes(file)
-    goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
+    goal = goal_of(rho=target_rho, advantage=target_advantage, tpr=target_tpr, fpr=at_fpr, mu=target_mu, epsilon=target_epsilon)
     if goal is not None:
         refuse_epsilon_flags(delta, accountants)
     result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)

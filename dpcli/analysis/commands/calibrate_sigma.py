@@ -1,4 +1,7 @@
-"""The command `dpcli calibrate-sigma`: solve for the noise of a pipeline that flags or a file describe."""
+"""The command `dpcli calibrate-sigma`: solve for the noise of a pipeline that flags or a file describe.
+
+It is the question that most users have first: how much noise for this epsilon? For other parameters there is `dpcli calibrate`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def command(
     from dpcli.file.toml.limits import read_bytes
     from dpcli.lint.run import file_deltas, judge
 
-    goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
+    goal = goal_of(rho=target_rho, advantage=target_advantage, tpr=target_tpr, fpr=at_fpr, mu=target_mu, epsilon=target_epsilon)
     if goal is not None:
         refuse_epsilon_flags(delta, accountants)
     if file is None:

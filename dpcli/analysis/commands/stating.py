@@ -1,4 +1,8 @@
-"""Options for the target of a calibration, and flags that describe a pipeline of one mechanism instead of FILE."""
+"""Flags that the commands of this folder share: the targets of a calibration, and a pipeline of one mechanism in place of FILE.
+
+`dpcli account --noise-multiplier 1.1 ...` has no file, so file/pipeline/flags.py makes one of the flags. Findings about this file must name
+flags, as the user never sees it (`without_lines`), and flags together with a real FILE are refused (`refuse_with_file`).
+"""
 
 from __future__ import annotations
 

@@ -403,9 +403,9 @@ def _first_key(keys: list[str]) -> str:
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
     """Return the checks for CI: rules that call the file unsound, a missing guarantee, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
-    result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
+    result = [Check(f"{place}: {d.rule}", passed=False, message=d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:
-        result.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
+        result.append(Check(f"{place}: guarantee", passed=False, message=headline(account, decimals), error=True))
     if budget is not None:
         note = _budget_note(account, budget, decimals)
         result.append(Check(f"{place}: budget", not budget.over, note, error=budget.verdict == "unknown"))

@@ -1,4 +1,8 @@
-"""The accounts of several files as one document: each file separately, and the files of each dataset together."""
+"""The document of `dpcli account` with several files: each file separately, and the files of each dataset together.
+
+Everything that it says about one file or one sum is taken from the document that documents/account.py makes of it. The exit code is that of
+the worst file or sum.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,9 @@ def document(
     decimals: int = 4,
     cite_sources: bool = False,
 ) -> Document:
-    """Return the output of `dpcli account` for several pipelines.
+    """Return the document about files, each with the findings in it, and about the sum of each dataset that files share, by its name.
 
-    Args:
-        files: the account of each file, with the findings in it.
-        sums: the account of each dataset that files share, by its name.
-        decimals: digits after the point of printed bounds.
-        cite_sources: whether to cite the theorem of each bound.
+    decimals, cite_sources: as for the document of one account.
     """
     file_parts = [
         Part(str(account.pipeline.path), account, single.document(account, findings, decimals, cite_sources))

@@ -1,4 +1,9 @@
-"""The cost under other assumptions that users of the same flags often mean: shuffled batches, and the other adjacency."""
+"""The cost under other assumptions that users of the same flags often mean: shuffled batches, and the other adjacency.
+
+Flags such as --sampling-rate are taken to mean Poisson samples and, without --adjacency, add-remove. Many programs shuffle their data
+instead, and papers use both adjacencies, so `dpcli account` without a file shows what the same numbers cost there. With a file, nothing
+needs to be guessed.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +50,7 @@ def alternatives(
     Zero-out has no other adjacency. There are no alternatives if the entry has no noise_multiplier: a stated epsilon holds only for its own
     adjacency.
 
-    Args:
-        tables: the tables that the flags describe, with Poisson sampling if a step uses a sample.
-        delta, epsilon, accountants, group_size: as for `account`.
+    tables: the tables that the flags describe, with Poisson sampling if a step uses a sample. Other arguments are those of `account`.
     """
     stated = tables["privacy"]["adjacency"]
     entry = tables["mechanism"][0]

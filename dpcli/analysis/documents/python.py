@@ -1,4 +1,7 @@
-"""Documents of results of the Python interface, which a notebook shows as HTML."""
+"""Documents of results of the Python interface, which a notebook shows as HTML (base/displayed.py).
+
+A result in Python has no command that would have checked its delta, so the findings about delta are added here.
+"""
 
 from __future__ import annotations
 

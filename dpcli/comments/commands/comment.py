@@ -1,4 +1,8 @@
-"""The command `dpcli comment`: keep the gate's verdict in one comment on a pull request of GitHub or a merge request of GitLab."""
+"""The commands `dpcli comment github` and `dpcli comment gitlab`: keep the gate's verdict in one comment on a pull request.
+
+A job of CI runs them with a token. The files are judged as by `dpcli gate` (gate/judge.py), documents/comment.py and comment_text.py make
+the text, and forge.py writes it. Whatever happens to the comment, the gate's verdict is not lost: the exit code is the worse of both.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.comments.forge import Forge
     from dpcli.document.document import Document
 
-PRECEDENCE = (0, 1, 3, 2, 4)  # exit codes by increasing precedence
+PRECEDENCE = (0, 1, 3, 2, 4)  # exit codes (dpcli explain exit-codes), each before those that matter more
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "github": ("dpcli.comments.commands.comment:github", "Comment on a pull request of GitHub."),
     "gitlab": ("dpcli.comments.commands.comment:gitlab", "Comment on a merge request of GitLab."),
@@ -119,11 +123,9 @@ def gitlab(
 def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callable[[], Forge], flags: dict[str, Any]) -> int:
     """Judge the files, update the comment, and return the gate's exit code, or 2 if the comment cannot be written.
 
-    Args:
-        forge: Function that returns the pull request. It is called only if a server is contacted.
+    Raises InputError if the name is invalid, or no base is given.
 
-    Raises:
-        InputError: If the name is invalid, or no base is given.
+    forge: function that returns the pull request. It is called only if a server is contacted.
     """
     from dpcli.comments.comment_text import comment_text
     from dpcli.comments.forge import marker, update_comment
@@ -149,7 +151,7 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
 
 
 def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
-    """Return the comment, and whether it is news.
+    """Return the comment, and whether it is news, for which a first comment is written.
 
     A refusal to judge is news, as an earlier comment might still show a pass.
     """

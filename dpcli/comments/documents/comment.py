@@ -1,4 +1,9 @@
-"""The document of a comment on a pull request, from the gate's verdicts, and the decision whether a comment is needed."""
+"""The document of a comment on a pull request, and the decision whether a first comment is worth writing (`is_news`).
+
+The document is the gate's own (gate/documents/gate.py) in another order: a comment may be too long for the forge, and its last rows are
+then left out, so what fails or changed comes first. A comment is news if a reviewer would want to know: something fails, rises, is new or
+gone, or promises less. If nothing is news, an existing comment is still updated, but none is started.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +23,8 @@ from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 def document(gated: Gated, name: str | None, base: str) -> Document:
     """Return the report of `dpcli gate` with the most important files first.
 
-    Args:
-        name: Name of this comment, if a pull request has several; None otherwise.
-        base: Base of the comparison, in words.
+    name: name of this comment, if a pull request has several; None otherwise.
+    base: base of the comparison as the user gave it, such as "origin/main".
     """
     files = _sort_files(gated.files)
     together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _has_warning(total))))
@@ -66,9 +70,7 @@ def _epsilon_rise(file: Judged) -> float:
 def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Table, ...]:
     """Return the tables with the rows of sums that fail or warn before the rows of files in the first table.
 
-    Args:
-        files: Number of rows of files, which come first.
-        warned: Number of rows of sums that fail or warn, which come next.
+    The gate's table has `files` rows of files, then the sums, of which `warned` fail or warn and come first.
     """
     if not tables or len(tables[0].rows) < files:
         return tables

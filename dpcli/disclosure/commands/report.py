@@ -1,12 +1,19 @@
-"""The command `dpcli report`: write the disclosure statement of a pipeline."""
+"""The command `dpcli report`: write the disclosure statement of a pipeline, for those who have to judge a release that they did not make.
+
+It reads the flags. disclosure/statement.py decides what the statement says, and documents/disclosure.py renders it.
+"""
 
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from dpcli.cli.options import emit, output_options, working
+
+if TYPE_CHECKING:
+    from dpcli.disclosure.statement import Form
 
 
 @click.command(short_help="Write the disclosure statement, with every item that a reader needs.")
@@ -42,8 +49,9 @@ def command(
     """
     from dpcli.disclosure.documents.disclosure import document, draft
 
+    form: Form = "registry" if registry else "report"
     html = "html" in (format_, *(output.partition("=")[0] for output in outputs))
     with working():
-        statement, charts, name = draft(file, delta, registry, html, certificate)
+        statement, charts = draft(file, delta, form, certificate, illustrated=html)
     day = date.date().isoformat() if date else None
-    return emit(document(statement, charts, strict, day, name), format_, outputs)
+    return emit(document(statement, charts, strict=strict, date=day), format_, outputs)

@@ -8,7 +8,7 @@ compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from dpcli.certify.named_certificate import named_proof
 from dpcli.disclosure.disclosed_facts import Facts, gather
 from dpcli.disclosure.documents import meaning as meaning_report
 from dpcli.disclosure.items import Answer
-from dpcli.disclosure.statement import Statement, disclosure, registry_entry
+from dpcli.disclosure.statement import Form, Statement, disclosure, registry_entry
 from dpcli.document.chart import Axis, Bar, Chart, Line, Tone
 from dpcli.document.document import Document, Table, reason
 from dpcli.file.pipeline.canonical import tables_of
@@ -38,18 +38,14 @@ SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas
 MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
 ROOM = 1.05  # factor by which an axis is longer than what is drawn
 
-FORMS = {"report": disclosure, "registry": registry_entry}  # function that makes each form, by the name of its JSON schema
+FORMS: Mapping[Form, Callable[[Facts], Statement]] = {"report": disclosure, "registry": registry_entry}
 
 
-def document(
-    statement: Statement, pictures: Iterable[Chart] = (), strict: bool = False, date: str | None = None, name: str = "report"
-) -> Document:
+def document(statement: Statement, pictures: Iterable[Chart] = (), *, strict: bool = False, date: str | None = None) -> Document:
     """Return the document of `dpcli report` about one pipeline.
 
-    Args:
-        strict: Whether an item that is not stated gives exit code 1.
-        date: Date for the title; None for no date, so that the bytes depend on the file alone.
-        name: Name of the JSON schema.
+    strict: whether an item that is not stated gives exit code 1.
+    date: date for the title; None for no date, so that the bytes depend on the file alone.
     """
     facts = statement.facts
     report = account_report.document(facts.account, facts.diagnostics)
@@ -66,7 +62,7 @@ def document(
         title += f", {date}"
     return Document(
         headline=report.headline,
-        data=_data(statement, code, date, name),
+        data=_data(statement, code, date),
         verdict=report.verdict,
         title=title,
         passages=statement.passages,
@@ -99,13 +95,13 @@ def _count(statement: Statement) -> str:
     return f"{stated} of {len(statement.answers)} items stated; NOT STATED: {silent or 'none'}"
 
 
-def _data(statement: Statement, code: int, date: str | None, name: str) -> Mapping[str, Any]:
+def _data(statement: Statement, code: int, date: str | None) -> Mapping[str, Any]:
     """Return the JSON data. Its numbers are not rounded."""
     facts = statement.facts
     account = account_report.data(facts.account, facts.diagnostics)
     unamplified = None if facts.unamplified is None else account_report.data(facts.unamplified)["result"]
     return {
-        "schema": f"dpcli/{name}/v1",
+        "schema": f"dpcli/{statement.form}/v1",
         "date": date,
         **_some_of(account, "pipeline", "statement", "delta", "result"),
         "parameters": tables_of(facts.pipeline)["mechanism"],
@@ -198,12 +194,11 @@ def _shares(account: Account) -> tuple[Chart, ...]:
 
 @limited
 def draft(
-    path: str, delta: float | None, registry: bool, illustrated: bool, certificate: str | None = None
-) -> tuple[Statement, tuple[Chart, ...], str]:
-    """Return the statement or registry entry, its pictures, and the name of its JSON schema.
+    path: str, delta: float | None, form: Form, certificate: str | None, *, illustrated: bool
+) -> tuple[Statement, tuple[Chart, ...]]:
+    """Return the statement or registry entry of a file, and its pictures; a registry entry has none.
 
-    Args:
-        certificate: Path of a certificate that proves epsilon; None for none.
+    certificate: path of a certificate that proves epsilon; None for none.
 
     Raises:
         InvalidFile, InputError: A file cannot be read.
@@ -213,6 +208,4 @@ def draft(
     facts = gather(pipeline, delta, diagnostics)
     if certificate is not None:
         facts = replace(facts, proof=named_proof(certificate, pipeline, facts.account.upper, facts.account.delta))
-    name = "registry" if registry else "report"
-    pictures = charts(facts) if illustrated and not registry else ()
-    return FORMS[name](facts), pictures, name
+    return FORMS[form](facts), charts(facts) if illustrated and form == "report" else ()

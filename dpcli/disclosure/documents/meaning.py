@@ -25,10 +25,7 @@ SHOWN_RATES = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the 
 
 
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
-    """Return the document of `dpcli explain FILE`.
-
-    The exit code is 3 without a finite epsilon, and 1 if a rule calls the file unsound.
-    """
+    """Return the document of `dpcli explain FILE`. The exit code is 3 without a finite epsilon, and 1 if a rule calls the file unsound."""
     findings = tuple(_finding_note(diagnostic) for diagnostic in diagnostics)
     unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     verdict: Literal["unknown", "fail", ""]

@@ -1,4 +1,8 @@
-"""csv: one row for each point of a chart, with series, x and y. Numbers are not rounded."""
+"""csv: one row for each point of a chart, with series, x and y. Numbers are not rounded.
+
+It is for those who want to draw the picture themselves. A series is a line, or an edge of a band. A chart of bars or a grid has one row for
+each bar or square instead.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,13 @@ from dpcli.document.document import safe
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return the chart as RFC 4180 csv with a header line that names the axes.
-
-    A band gives two series. Bars and squares give one row for each name.
-    """
+    """Return the chart as RFC 4180 csv with a header line, such as "series,steps,epsilon"."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerows(_rows(chart))
     return out.getvalue()
 
 
 def _rows(chart: Chart) -> Iterator[tuple[str, ...]]:
-    """Yield the header and the rows."""
     if chart.grid is not None:
         yield chart.grid.what, "value", "closed"
         for square in chart.grid.squares:
@@ -38,7 +38,7 @@ def _rows(chart: Chart) -> Iterator[tuple[str, ...]]:
 
 
 def _series(chart: Chart) -> Iterator[tuple[str, Points]]:
-    """Yield the name and the points of each series."""
+    """Yield the name and the points of each series. A band is two series, "NAME, lower" and "NAME, upper", and so is a span."""
     for line in chart.lines:
         yield line.label, line.points
     for band in chart.bands:

@@ -1,4 +1,8 @@
-"""The description of a chart in words, for screen readers."""
+"""A chart in words, for readers who cannot see the picture.
+
+A screen reader speaks this text in place of an svg, which has it as its <desc>; png stores it as metadata and vega-lite as its description.
+It has no numbers of its own: what it says is read from the lines, labels and notes of the `Chart` (chart.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Iterator
 from dpcli.document.chart import Chart, Grid, Line
 from dpcli.document.document import visible
 
-MOST = 5  # number of the largest values of a grid that are named
+MOST = 5  # of the squares of a grid, those with the largest values are named
 
 
 def describe(chart: Chart) -> str:

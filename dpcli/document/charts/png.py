@@ -1,4 +1,8 @@
-"""png: an image painted by matplotlib, with the layout of svg."""
+"""png: an image painted by matplotlib, with the layout of svg.
+
+The positions of everything come from scene.py, and matplotlib only paints, on light paper. It is an optional dependency (`pip install
+'dpcli[plot]'`), so it is imported when the first png is drawn.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +43,7 @@ def render(chart: Chart, **_: object) -> bytes:
 
 
 def _paint(axes: Any, scene: Scene, halo: Callable[..., Any]) -> None:
+    """Paint a scene. `halo` makes an outline of text: matplotlib's withStroke."""
     paper = LIGHT["paper"]
     for fill in scene.fills:
         axes.fill(*zip(*fill.points, strict=True), color=LIGHT[fill.tone], alpha=fill.opacity, linewidth=0.0, zorder=1)

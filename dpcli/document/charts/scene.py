@@ -1,7 +1,7 @@
-"""The layout of a chart or a grid as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes.
+"""The layout of a chart as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes (shapes.py).
 
-A chart has axes and lines; a grid has squares, such as the blocks of a ledger. Coordinates are pixels, and y increases downwards. The order
-of drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as little as possible (`Placement`).
+A chart with axes is laid out here, and one of squares in grid_scene.py. Coordinates are pixels, and y increases downwards. The order of
+drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as little as possible (`Placement`).
 No number is changed here: a curve that bounds something is drawn through the points that it was given.
 """
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
-from dpcli.document.chart import Axis, Band, Chart, Grid, Line, Points, Square, Tone
+from dpcli.document.chart import Axis, Band, Chart, Line, Points, Tone
+from dpcli.document.charts.grid_scene import grid_scene
 from dpcli.document.charts.labels import (
     AIR,
     BOLD,
@@ -27,16 +28,13 @@ from dpcli.document.charts.labels import (
     place_within,
     spread,
     text_width,
-    ticks,
     wrap,
 )
 from dpcli.document.charts.shapes import (
     LEADING,
     MARGIN,
     SMALL,
-    STEPS,
     TEXT,
-    TITLE,
     WIDTH,
     Dot,
     Fill,
@@ -44,179 +42,17 @@ from dpcli.document.charts.shapes import (
     Scene,
     Stroke,
     Words,
+    corners,
     foot,
     head,
 )
+from dpcli.document.charts.ticks import ticks
 from dpcli.document.document import visible
-
-INNER = WIDTH - 2.0 * MARGIN  # width, in pixels, of the picture without its margins
-FINE = 11.0  # font size, in pixels, of the headings and the labels in squares of a grid
-WIDEST = 20.0  # largest distance, in pixels, from one square to the next
-NAMED = (124.0, 52.0)  # distance, in pixels, across and down from one square to the next if squares have words in them
-GAP = 0.14  # gap between two squares, as a share of their distance
-HEADING_ROOM = 46.0  # space, in pixels, for a heading that begins at the last column
-STRIP = 22.0  # width, in pixels, of the hatched part of a closed square with words in it
-HATCH = 4.0  # distance, in pixels, between two lines of a hatching
-DARK = 3  # first step whose colour is so dark that text on it is white
 
 PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
 BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
 CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
 END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
-
-
-@dataclass(frozen=True, slots=True)
-class Mesh:
-    """The positions of squares.
-
-    left, top: left upper corner of the first square.
-    across, down: distances from one square to the next.
-    """
-
-    left: float
-    top: float
-    across: float
-    down: float
-
-    def box(self, column: float, row: float) -> Box:
-        """Return the box of a square without the gap to the next square."""
-        left, top = self.left + column * self.across, self.top + row * self.down
-        gap = GAP * min(self.across, self.down, WIDEST)
-        return Box(left, top, left + self.across - gap, top + self.down - gap)
-
-
-def grid_scene(chart: Chart, grid: Grid) -> Scene:
-    """Return the scene of a grid, with its title above it, and its legend and notes below it."""
-    subtitle, notes = _head_and_foot(chart)
-    mesh = _mesh(grid, _below_head(subtitle) + 26.0)
-    result = Scene(WIDTH, 0.0)
-    head(result, visible(chart.title), subtitle)
-    _headings(result, grid, mesh)
-    for square in grid.squares:
-        box = mesh.box(square.column, square.row)
-        _square(result, grid, square, box, f"{square.label}: {square.printed}")
-        if grid.named:
-            _name(result, grid, square, box)
-    legend_bottom = _legend(result, grid, mesh.top + mesh.down * grid.rows + 20.0)
-    notes_top = legend_bottom + 30.0
-    foot(result, notes, notes_top)
-    result.height = notes_top + _foot_height(notes)
-    return result
-
-
-def _head_and_foot(chart: Chart) -> tuple[list[str], list[list[str]]]:
-    """Return the lines of the subtitle, and the lines of each note."""
-    return wrap(visible(chart.subtitle), TEXT, INNER), [wrap(visible(note), SMALL, INNER) for note in chart.notes]
-
-
-def _below_head(subtitle: list[str]) -> float:
-    """Return the lower edge of the title and the lines of the subtitle."""
-    return MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle)
-
-
-def _foot_height(notes: list[list[str]]) -> float:
-    """Return the height of notes, each of one or more lines."""
-    return LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
-
-
-def _mesh(grid: Grid, top: float) -> Mesh:
-    if grid.named:
-        return Mesh(MARGIN, top, *NAMED)
-    left = max((text_width(visible(heading.text), FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
-    across = min(WIDEST, (INNER - left - HEADING_ROOM) / grid.columns)
-    return Mesh(MARGIN + left, top, across, across)
-
-
-def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
-    for heading in grid.headings:
-        box = mesh.box(max(heading.column, 0), heading.row)
-        baseline = 0.5 * (box.top + box.bottom) + 0.36 * FINE
-        if heading.column < 0:
-            scene.words.append(Words((box.left - 6.0, baseline), visible(heading.text), FINE, "quiet", "end"))
-        else:
-            scene.words.append(Words((box.left, baseline), visible(heading.text), FINE, "quiet"))
-
-
-def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> None:
-    """Draw a square. It is smaller if it has no value, hatched if it is closed, and has a dot at the last step of colour."""
-    wide, high = box.right - box.left, box.bottom - box.top
-    if square.value is None:
-        inset = 0.0 if grid.named else 0.28 * wide
-        scene.fills.append(Fill(_corners(box.grown(-inset)), "empty", 0.35 if grid.named else 1.0, words))
-    else:
-        scene.fills.append(Fill(_corners(box), STEPS[grid.step(square.value)], 1.0, words))
-    ink: Ink = "paper" if _dark(grid, square) else "quiet"
-    if square.closed:
-        room = Box(box.right - STRIP, box.top, box.right, box.bottom) if grid.named else box
-        scene.strokes += [Stroke(line, ink, 1.2) for line in _hatching(room)]
-    if grid.marked(square):
-        radius = 0.18 * min(wide, high, WIDEST)
-        middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
-        at = (box.left + 3.0 * radius, box.top + 26.0) if grid.named else middle
-        scene.dots.append(Dot(at, radius, "paper", 0.0))
-
-
-def _corners(box: Box) -> tuple[tuple[float, float], ...]:
-    return (box.left, box.top), (box.right, box.top), (box.right, box.bottom), (box.left, box.bottom)
-
-
-def _hatching(box: Box) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    """Yield slanting lines across a box, from its left or lower edge to its upper or right edge."""
-    wide, high = box.right - box.left, box.bottom - box.top
-    count = max(2, round((wide + high) / HATCH))
-    for i in range(1, count):
-        along = (wide + high) * i / count
-        start = box.left + max(0.0, along - high), box.top + min(along, high)
-        end = box.left + min(along, wide), box.top + max(0.0, along - wide)
-        yield start, end
-
-
-def _dark(grid: Grid, square: Square) -> bool:
-    """Return whether text on the square is white."""
-    return square.value is not None and grid.step(square.value) >= DARK
-
-
-def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
-    """Write the label of a square, and a line for each part of its value."""
-    ink: Ink = "paper" if _dark(grid, square) else "text"
-    room = box.right - box.left - 10.0 - (STRIP if square.closed else 0.0)
-    scene.words.append(Words((box.left + 6.0, box.top + 16.0), _cut(visible(square.label), room), SMALL, ink, bold=True))
-    indent = 16.0 if grid.marked(square) else 0.0
-    for i, line in enumerate(visible(square.printed).split(", ")):
-        at = box.left + 6.0 + (0.0 if i else indent), box.top + 30.0 + 13.0 * i
-        scene.words.append(Words(at, _cut(line, room - indent), FINE, ink))
-
-
-def _cut(text: str, room: float) -> str:
-    """Return the text, cut with "..." if it is wider than `room`."""
-    if BOLD * text_width(text, SMALL) <= room:
-        return text
-    while text and BOLD * text_width(f"{text}...", SMALL) > room:
-        text = text[:-1]
-    return f"{text}..."
-
-
-def _legend(scene: Scene, grid: Grid, top: float) -> float:
-    """Draw a sample of each kind of square with its words, and return the lower edge of the legend."""
-    side, x, y = 13.0, MARGIN, top
-    for square, words in _kinds(grid):
-        wide = side + 6.0 + text_width(words, SMALL) + 16.0
-        if x > MARGIN and x + wide > MARGIN + INNER:
-            x, y = MARGIN, y + LEADING * SMALL + 4.0
-        plain = Grid(grid.what, (), (), grid.steps, grid.empty, grid.closed)
-        _square(scene, plain, square, Box(x, y, x + side, y + side), "")
-        scene.words.append(Words((x + side + 6.0, y + side - 2.5), words, SMALL, "quiet"))
-        x += wide
-    return y + side
-
-
-def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
-    """Yield a sample of each kind of square with its words. Hatched and empty squares are left out if the grid has none."""
-    if any(square.value is None for square in grid.squares):
-        yield Square("", 0, 0, None, ""), grid.empty
-    yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
-    if any(square.closed for square in grid.squares):
-        yield Square("", 0, 0, grid.steps[1][0], "", closed=True), grid.closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,13 +81,10 @@ def scene(chart: Chart) -> Scene:
     """
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
-    subtitle, notes = _head_and_foot(chart)
-    top = _below_head(subtitle) + 48.0
+    result = Scene(WIDTH, 0.0)
+    top = head(result, chart) + 48.0
     bottom = top + max(PLOT_HEIGHT, 30.0 * len(chart.bars))
-    notes_top = bottom + 70.0
-    result = Scene(WIDTH, notes_top + _foot_height(notes) + (8.0 if notes else 0.0))
-    head(result, visible(chart.title), subtitle)
-    foot(result, notes, notes_top)
+    result.height = foot(result, chart, bottom + 70.0) + (8.0 if chart.notes else 0.0)
     box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), bottom)
     frame = Frame(box, chart.x, chart.y)
     _axes(result, frame)
@@ -314,9 +147,9 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
     for bar in chart.bars:
         left, top = frame.at(frame.x.low, bar.position + BAR_HALF)
         right, bottom = frame.at(bar.value, bar.position - BAR_HALF)
-        corners = _corners(Box(left, top, right, bottom))
-        scene.fills.append(Fill(corners, "paper", 1.0))  # This covers the grid lines.
-        scene.fills.append(Fill(corners, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
+        outline = corners(Box(left, top, right, bottom))
+        scene.fills.append(Fill(outline, "paper", 1.0))  # This covers the grid lines.
+        scene.fills.append(Fill(outline, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
         baseline = 0.5 * (top + bottom) + 0.35 * SMALL
         scene.words.append(Words((right + 6.0, baseline), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
     scene.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]

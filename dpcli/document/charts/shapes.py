@@ -1,6 +1,8 @@
 """The shapes of a scene, the layout that all charts share (width, margins, title and notes), and the colour palettes.
 
-Coordinates are pixels, and y increases downwards.
+A *scene* is a picture whose layout is done: scene.py makes it, and svg.py and png.py paint its shapes in the order of the fields of
+`Scene`, without moving any. A shape has the role of a colour (`Tone` of chart.py for data, `Ink` for everything else); a palette has the
+colour. Coordinates are pixels, and y increases downwards.
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpcli.document.chart import Tone
-from dpcli.document.charts.labels import Point
+from dpcli.document.chart import Chart, Tone
+from dpcli.document.charts.labels import Box, Point, wrap
+from dpcli.document.document import visible
 
+# Roles of colours that no data have: texts, lines of the grid, axes, paper, and squares without a value or at a step of their values.
 Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
 # Colours of the squares of a grid, from small to large values. Larger values are darker on light paper, and lighter on dark paper.
 STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
@@ -18,6 +22,7 @@ STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
 WIDTH = 800.0  # pixels
 MARGIN = 24.0  # pixels
 TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # font sizes in pixels
+INNER = WIDTH - 2.0 * MARGIN  # width, in pixels, of the picture without its margins
 LEADING = 1.4  # distance of text lines relative to the font size
 
 
@@ -89,21 +94,28 @@ class Scene:
     words: list[Words] = field(default_factory=list)
 
 
-def head(scene: Scene, title: str, subtitle: list[str]) -> None:
-    """Add the title, and the lines of the subtitle below it."""
+def head(scene: Scene, chart: Chart) -> float:
+    """Add the title and the subtitle of a chart, and return their lower edge."""
     y = MARGIN + TITLE * 0.8
-    scene.words.append(Words((MARGIN, y), title, TITLE, bold=True))
-    for i, line in enumerate(subtitle):
+    scene.words.append(Words((MARGIN, y), visible(chart.title), TITLE, bold=True))
+    lines = wrap(visible(chart.subtitle), TEXT, INNER)
+    for i, line in enumerate(lines):
         scene.words.append(Words((MARGIN, y + 8.0 + LEADING * TEXT * (i + 1)), line, TEXT, "quiet"))
+    return MARGIN + TITLE + 6.0 + LEADING * TEXT * len(lines)
 
 
-def foot(scene: Scene, notes: list[list[str]], y: float) -> None:
-    """Add notes, each of one or more lines, from `y` downwards."""
-    for lines in notes:
-        for line in lines:
+def foot(scene: Scene, chart: Chart, y: float) -> float:
+    """Add the notes of a chart from `y` downwards, and return their lower edge."""
+    for note in chart.notes:
+        for line in wrap(visible(note), SMALL, INNER):
             scene.words.append(Words((MARGIN, y), line, SMALL, "quiet"))
             y += LEADING * SMALL
         y += 4.0
+    return y
+
+
+def corners(box: Box) -> tuple[Point, ...]:
+    return (box.left, box.top), (box.right, box.top), (box.right, box.bottom), (box.left, box.bottom)
 
 
 # Colours on light paper, on dark paper, and in a terminal (parameters of ANSI escape sequences).
@@ -161,5 +173,5 @@ TERMINAL: dict[Tone, str] = {
 
 
 def name(tone: Tone | str) -> str:
-    """Return the name of a colour's class in a style sheet."""
+    """Return the name of a colour's class in the style sheet of an svg: Tone.MAIN -> "main", "grid" -> "grid"."""
     return tone if isinstance(tone, str) else tone.name.lower()

@@ -1,4 +1,8 @@
-"""svg: a self-contained picture for light and dark paper, with a title and a description for screen readers."""
+"""svg: a self-contained picture for light and dark paper, with a title and a description for screen readers.
+
+The positions of everything come from scene.py, and the description from describe.py. `element` is the same picture inside a page
+(formats/html.py), which brings its own style sheet.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,16 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return an SVG 1.1 document.
-
-    Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme.
-    """
+    """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme."""
     style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'
 
 
 def element(chart: Chart, id_prefix: str, style: str = "") -> str:
-    """Return the <svg> element for a page.
+    """Return the <svg> element.
 
-    id_prefix: prefix of the ids in the element.
-    style: style sheet of the element; "" if the page has one.
+    id_prefix: prefix of the ids in the element, which must differ between the pictures of one page.
+    style: <style> element; "" if the page has these rules.
     """
     result = scene(chart)
     size = f"{result.width:g} {result.height:.0f}"
@@ -47,7 +48,7 @@ def element(chart: Chart, id_prefix: str, style: str = "") -> str:
 
 
 def dark_rules() -> str:
-    """Return the style rules of dark paper."""
+    """Return the style rules of dark paper. The class of a shape is the name of its colour, with -line for an outline."""
     fills = " ".join(f".{name(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
     strokes = " ".join(f".{name(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
     return f"{fills} {strokes}"

@@ -1,4 +1,8 @@
-"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille."""
+"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille.
+
+A plot is drawn on a `Canvas` of its own (terminal_canvas.py), which is then copied between the axis on the left and the names on the right.
+Labels are placed by labels.py as in the other formats, with the cells of the screen converted to its pixels.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dpcli.document.chart import Bar, Chart, Grid, Line, Square, Tone
-from dpcli.document.charts.labels import Block, Box, Point, Tick, along, dense, named_at_end, place, place_within, spread, ticks
-from dpcli.document.charts.shapes import TERMINAL
+from dpcli.document.chart import Bar, Chart, Line, Tone
+from dpcli.document.charts.labels import Block, Box, Point, along, dense, named_at_end, place, place_within, spread
+from dpcli.document.charts.terminal_canvas import Canvas, Glyphs, glyphs_for
+from dpcli.document.charts.terminal_grid import grid_lines
+from dpcli.document.charts.ticks import Tick, ticks
 from dpcli.document.document import visible
-
-# Bits of the dots of a braille character (U+2800), by row and column.
-BRAILLE = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-
-EMPTY, CLOSED, LAST = ".", "x", "#"  # characters of squares without a value, of closed squares, and of squares at the last step
-APART = 2  # distance of squares in columns of the screen
 
 ROWS = 20  # height of a plot, in lines
 ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
@@ -25,178 +25,12 @@ NAMES = 24  # largest number of columns for the names at the ends of lines
 At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
-    """The characters that draw a chart.
-
-    across, down: number of dots in a character cell in each direction.
-    dots: function that returns the character for a set of dots.
-    """
-
-    across: int
-    down: int
-    dots: Callable[[int], str]
-    upright: str
-    corner: str
-    level: str
-    marker: str
-    block: str
-
-    def drawable(self, encoding: str) -> bool:
-        """Return whether an encoding has all these characters."""
-        try:
-            "".join((self.dots(0xFF), self.upright, self.corner, self.level, self.marker, self.block)).encode(encoding)
-        except (UnicodeEncodeError, LookupError):
-            return False
-        return True
-
-
-UNICODE = Glyphs(2, 4, lambda bits: chr(0x2800 + bits), "│", "└", "─", "●", "█")
-ASCII = Glyphs(1, 2, lambda bits: {0x01: "'", 0x02: ".", 0x03: ":"}.get(bits & 0x03, "*"), "|", "+", "-", "O", "#")
-
-
-def glyphs_for(encoding: str) -> Glyphs:
-    """Return braille characters if the encoding has them, otherwise ASCII characters."""
-    return UNICODE if UNICODE.drawable(encoding) else ASCII
-
-
-@dataclass(slots=True)
-class Canvas:
-    """A canvas of character cells, addressed by (row, column). Text covers dots."""
-
-    columns: int
-    rows: int
-    glyphs: Glyphs
-    bits: dict[tuple[int, int], int] = field(default_factory=dict)
-    tones: dict[tuple[int, int], Tone] = field(default_factory=dict)
-    text: dict[tuple[int, int], str] = field(default_factory=dict)
-
-    def line(self, start: tuple[float, float], end: tuple[float, float], tone: Tone, dashed: bool = False) -> None:
-        """Draw a straight line between two points in units of cells. x increases to the right, and y downwards."""
-        across, down = end[0] - start[0], end[1] - start[1]
-        dots = max(abs(across) * self.glyphs.across, abs(down) * self.glyphs.down)
-        parts = 2 * max(1, round(dots))
-        for i in range(parts + 1):
-            x, y = start[0] + across * i / parts, start[1] + down * i / parts
-            is_gap = dashed and int(x * self.glyphs.across + y * self.glyphs.down) % 4 >= 2
-            if not is_gap:
-                self.dot(x, y, tone)
-
-    def dot(self, x: float, y: float, tone: Tone) -> None:
-        """Draw a dot, unless it lies outside."""
-        across, down = int(x * self.glyphs.across), int(y * self.glyphs.down)
-        column, row = across // self.glyphs.across, down // self.glyphs.down
-        if 0 <= column < self.columns and 0 <= row < self.rows and x >= 0.0 and y >= 0.0:
-            bit = BRAILLE[down % self.glyphs.down][across % self.glyphs.across]
-            self.bits[row, column] = self.bits.get((row, column), 0) | bit
-            self.tones.setdefault((row, column), tone)
-
-    def write(self, row: int, column: int, words: str, tone: Tone | None = None) -> None:
-        """Write text over everything else. Text beyond the edges is cut."""
-        for i, character in enumerate(words):
-            if 0 <= column + i < self.columns and 0 <= row < self.rows:
-                self.text[row, column + i] = character
-                self.tones.pop((row, column + i), None)
-                if tone is not None:
-                    self.tones[row, column + i] = tone
-
-    def lines(self, color: bool) -> list[str]:
-        """Return the rows as text, with ANSI colour codes if `color` is true."""
-        return [self._row(row, color).rstrip() for row in range(self.rows)]
-
-    def _row(self, row: int, color: bool) -> str:
-        parts: list[str] = []
-        current: Tone | None = None
-        for column in range(self.columns):
-            character = self._character(row, column)
-            tone = self.tones.get((row, column)) if color and character != " " else None
-            if tone is not current:
-                parts.append(_switch(current, tone))
-                current = tone
-            parts.append(character)
-        return "".join((*parts, _switch(current, None)))
-
-    def _character(self, row: int, column: int) -> str:
-        place = row, column
-        if place in self.text:
-            return self.text[place]
-        return self.glyphs.dots(self.bits[place]) if place in self.bits else " "
-
-
-def _switch(current: Tone | None, tone: Tone | None) -> str:
-    """Return the ANSI codes that end a colour and begin another one; None is no colour."""
-    end = "" if current is None else "\x1b[0m"
-    return end if tone is None else f"{end}\x1b[{TERMINAL[tone]}m"
-
-
-def grid_lines(grid: Grid, width: int) -> list[str]:
-    """Return the rows of a grid and its legend.
-
-    Rows that are wider than `width` lose their left columns, which are the oldest.
-    """
-    legend = textwrap.wrap(_legend(grid), width)
-    body = _list(grid, width) if grid.named else _rows(grid, width)
-    return [*body, "", *legend]
-
-
-def mark(grid: Grid, square: Square) -> str:
-    """Return the character of a square."""
-    if square.closed:
-        return CLOSED
-    if square.value is None:
-        return EMPTY
-    return LAST if grid.marked(square) else str(grid.step(square.value))
-
-
-def _list(grid: Grid, width: int) -> list[str]:
-    labels = [visible(square.label) for square in grid.squares]
-    wide = min(max(map(len, labels), default=0), width // 2)
-    lines = []
-    for square, label in zip(grid.squares, labels, strict=True):
-        line = f"{mark(grid, square)} {label[:wide]:{wide}}  {visible(square.printed)}"
-        lines.append(line[:width])
-    return lines
-
-
-def _rows(grid: Grid, width: int) -> list[str]:
-    """Return the rows of a grid. A square takes two columns of the screen if there is room, otherwise one."""
-    left = max((len(visible(heading.text)) for heading in grid.headings if heading.column < 0), default=0) + 1
-    apart = APART if left + APART * grid.columns <= width else 1
-    hidden = max(0, grid.columns - (width - left) // apart)
-    lines = [[" "] * width for _ in range(grid.rows)]
-    free = [left] * grid.rows  # for each row, the first column of the screen behind the last heading
-    for heading in sorted(grid.headings, key=lambda heading: heading.column):
-        words, row = visible(heading.text), heading.row
-        if heading.column < 0:
-            start = left - 1 - len(words)
-            lines[row][start : start + len(words)] = words
-            continue
-        start = left + apart * (heading.column - hidden)
-        if free[row] <= start and start + len(words) <= width:
-            lines[row][start : start + len(words)] = words
-            free[row] = start + len(words) + 1
-    for square in grid.squares:
-        if square.column >= hidden:
-            lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
-    rows = ["".join(line).rstrip() for line in lines]
-    if not hidden:
-        return rows
-    columns = "1 column on the left is" if hidden == 1 else f"{hidden} columns on the left are"
-    return rows + _wrapped(f"({columns} not shown: the screen is too narrow)", width)
-
-
-def _legend(grid: Grid) -> str:
-    marks = [*map(str, range(len(grid.steps) - 1)), LAST]
-    steps = [f"{step_mark}: {words}" for step_mark, (_, words) in zip(marks, grid.steps, strict=True)]
-    return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])
-
-
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
     """Return the chart as text in at most `width` columns, with the notes below it.
 
     width: number of columns of the screen; at least 40 are used.
     color: whether to use ANSI colour codes.
-    encoding: encoding of the output, which must be able to represent all characters.
+    encoding: encoding of the output. A character that it does not have, say in a title, becomes "?".
     """
     glyphs, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
@@ -219,6 +53,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
+    """Return a chart with two axes: the title of y, the plot with names on its right, and the x axis."""
     marks = ticks(chart.y, 7)
     left = max((len(words) for _, words in marks), default=0) + 1
     named = named_at_end(chart)
@@ -329,6 +164,7 @@ def _write_y_axis(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int
 
 
 def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], ends: list[float], column: int) -> None:
+    """Write the names of lines at a column, each at the row where its line ends, moved apart where they would touch."""
     tall = max((len(block) for block in names), default=1)
     rows = spread([end - 0.5 * (len(block) - 1) for end, block in zip(ends, names, strict=True)], tall, 0.0, ROWS - tall)
     for line, block, row in zip(lines, names, rows, strict=True):
@@ -351,6 +187,7 @@ def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
 
 
 def _bars(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
+    """Return a chart of bars, the one with the largest position on top. A positive value has at least one block."""
     left = max(len(visible(bar.name)) for bar in chart.bars)
     right = max(len(bar.label) for bar in chart.bars)
     columns = max(width - left - right - 4, 8)

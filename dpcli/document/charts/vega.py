@@ -1,4 +1,8 @@
-"""vega-lite: a specification of version 5 that contains the data, for notebooks and web pages."""
+"""vega-lite: a specification of version 5 that contains the data, for notebooks and web pages.
+
+Whoever has it can draw the picture otherwise. Vega-Lite lays out axes and legends itself, but the labels inside a plot are placed by
+scene.py, as it would let them cover each other. Ticks and colours are those of the other formats.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from typing import Any
 
 from dpcli.document.chart import Axis, Chart, Grid, Line, Points, Square, Tone
 from dpcli.document.charts.describe import describe
-from dpcli.document.charts.labels import ticks
 from dpcli.document.charts.scene import labels
 from dpcli.document.charts.shapes import LIGHT, STEPS, Words
+from dpcli.document.charts.ticks import ticks
 from dpcli.document.document import visible
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -28,10 +32,7 @@ Layer = dict[str, Any]  # a Vega-Lite object: a layer, or a part of one
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`.
-
-    Other arguments, which other formats of charts use, are ignored.
-    """
+    """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},

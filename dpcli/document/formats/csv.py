@@ -1,4 +1,7 @@
-"""csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names."""
+"""csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names.
+
+The rows are the `sheet` of the document; for a document without one, its records, or else its JSON data as a single row.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,7 @@ COMPLETE_FIELDS = ("sheet",)
 
 
 def render(document: Document) -> str:
-    """Return the sheet of a document as RFC 4180 csv with a header line. Without a sheet, its records or its JSON data are the rows.
-
-    A text that a spreadsheet would interpret as a formula gets an apostrophe in front.
-    """
+    """Return RFC 4180 csv with a header line. A text that a spreadsheet would take for a formula gets an apostrophe in front (`safe`)."""
     return "".join(stream(document))
 
 
@@ -40,7 +40,7 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _columns_and_rows(document: Document) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    """Return columns and rows of a document without a sheet: one row for each record, or one row for the JSON data."""
+    """Return the columns and rows of a document without a sheet. A column is a key that some record has."""
     records = document.records or [document.data]
     columns = tuple(dict.fromkeys(str(key) for record in records for key in record))
     return columns, (tuple(record.get(column) for column in columns) for record in records)

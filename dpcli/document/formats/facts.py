@@ -1,15 +1,16 @@
 """The properties of document formats, such as json or junit.
 
-The module of each format has a function `render`, which returns the text of a document. Beside it, the module states these constants:
+The module of each format has a function `render`, which returns the text of a document. It also states these constants:
 
-REQUIRED_FIELDS: fields that the documents of a command must have, so that the format has something to show. Empty: every document.
+REQUIRED_FIELDS: fields that the documents of a command must have, so that the format has something to show; none if not stated.
 COMPLETE_FIELDS: fields from which the format leaves nothing out; "failures" are the failed checks.
 CI_READS_VERDICT: whether CI systems read the report as a verdict, so that an empty report would look like a pass.
-PATH_ENDINGS: endings of paths, in lower case, that select the format if the user names none.
-TAKES_WIDTH_AND_COLOR: whether `render` takes the width of the screen and a switch for colours; false if the module does not state it.
-IS_APPENDED: whether the text is appended to a file that may exist; false if the module does not state it.
+PATH_ENDINGS: endings of paths, in lower case, that select the format if the user names none; no ending if not stated.
+TAKES_WIDTH_AND_COLOR: whether `render` takes the width of the screen and a switch for colours; false if not stated.
+IS_APPENDED: whether the text is appended to a file that may exist; false if not stated.
 
-A module may also have a function `stream`, which yields the text of `render` in pieces.
+A module may also have a function `stream`, which yields the text of `render` in pieces. The functions below look these up by the name of a
+format.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 from dpcli.base.registry import FORMATS
 
 
 def renders(name: str, fields: Collection[str]) -> bool:
     """Return whether a format can show documents that have these fields."""
-    return set(_stated(name, "REQUIRED_FIELDS")) <= set(fields)
+    return set(getattr(_module(name), "REQUIRED_FIELDS", ())) <= set(fields)
 
 
 def renderable(fields: Collection[str]) -> tuple[str, ...]:
@@ -33,22 +33,21 @@ def renderable(fields: Collection[str]) -> tuple[str, ...]:
 
 
 def judges(name: str) -> bool:
-    """Return whether CI systems would read an empty report in this format as a pass."""
-    return bool(_stated(name, "CI_READS_VERDICT"))
+    """Return whether CI systems would read an empty report in this format as a pass. An error is then written into it as a failure."""
+    return bool(_module(name).CI_READS_VERDICT)
 
 
 def format_of_path(path: str, names: Sequence[str]) -> str | None:
     """Return the first format among `names` that the ending of a path selects, in any case; None if it selects none."""
     for name in names:
-        if path.lower().endswith(tuple(_stated(name, "PATH_ENDINGS"))):
+        if path.lower().endswith(getattr(_module(name), "PATH_ENDINGS", ())):
             return name
     return None
 
 
 def shows(name: str) -> tuple[str, ...]:
     """Return the fields of a document that a format shows completely."""
-    result: tuple[str, ...] = _stated(name, "COMPLETE_FIELDS")
-    return result
+    return tuple(_module(name).COMPLETE_FIELDS)
 
 
 def for_screen(name: str) -> bool:
@@ -65,10 +64,6 @@ def streams(name: str) -> Callable[..., Iterator[str]] | None:
 def appended(name: str) -> bool:
     """Return whether the text of a format is appended to its file, and does not replace the content."""
     return bool(getattr(_module(name), "IS_APPENDED", False))
-
-
-def _stated(name: str, constant: str) -> Any:
-    return getattr(_module(name), constant)
 
 
 def _module(name: str) -> ModuleType:

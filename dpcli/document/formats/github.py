@@ -1,4 +1,8 @@
-"""github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request."""
+"""github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request.
+
+The lines are workflow commands: GitHub reads them in the log of a job. A text must therefore not be able to end its line and begin another
+command (`_data`), nor end its property (`_property`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from dpcli.document.fingerprint import repository_path
 
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = True
-PATH_ENDINGS = ()
 REQUIRED_FIELDS = frozenset({"findings", "checks"})
 COMPLETE_FIELDS = ("findings", "headline")
 
@@ -38,4 +41,5 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
+    """Return a text escaped for the value of file= or title=, which ends at a comma or a colon."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,7 @@
-"""gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
+"""gitlab: a Code Quality report, which GitLab shows on the lines of a merge request.
+
+GitLab compares the fingerprints (fingerprint.py) with those of the target branch, and shows what is new and what was fixed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from dpcli.document.fingerprint import fingerprints, repository_path
 
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = True
-PATH_ENDINGS = ()
 REQUIRED_FIELDS = frozenset({"findings", "checks"})
 COMPLETE_FIELDS = ("findings",)
 

@@ -1,4 +1,9 @@
-"""html: a self-contained page for a browser or for print. It loads no files and runs no scripts."""
+"""html: a self-contained page for a browser or for print. It loads no files and runs no scripts.
+
+The content security policy says so to the browser, too: whatever text of a file reaches the page stays text. It has everything of a
+document that is read by itself: title, passages, pictures (as svg), tables, notes, and further documents as parts. `fragment` is the same
+without page and style, for a notebook.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from dpcli.document.document import Document, Passage, Table, visible
 
 
 def style() -> str:
-    """Return the style sheet, which is equal for all pages."""
+    """Return the style sheet, which is the same for all pages."""
     return f":root{{{_colours(LIGHT)}--alarm:#8a1c1c;--alarm-paper:#fdf0ef;}}\n{_RULES}\n{_dark()}\n{_PRINT}"
 
 
@@ -94,7 +99,6 @@ thead{display:table-header-group}
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".html", ".htm")
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")
 
 MANY = 8  # a list with more points is set in columns

@@ -1,4 +1,8 @@
-"""json: the JSON data of a document, indented."""
+"""json: the JSON data of a document, indented.
+
+The first field of a result, `schema`, names its form (document/schemas.py). JSON has no infinities, so they are the strings "inf" and
+"-inf" (`jsonable`).
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,16 @@ from dpcli.document.document import Document, json_text
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".json",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("data",)
 
 
 def render(document: Document) -> str:
-    """Return one JSON object. Infinities are strings."""
+    """Return one JSON object."""
     return json_text(document.data, indent=2) + "\n"
 
 
 def stream(document: Document) -> Iterator[str]:
-    """Yield the pieces of `render`, for data that are not empty."""
+    """Yield the pieces of `render`, for data that are not empty. A list at the top level is written item by item, as it may be long."""
     mark = "{"
     for name, value in document.data.items():
         yield f"{mark}\n  {json_text(str(name))}: "
@@ -30,7 +33,6 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _items(values: Sequence[Any]) -> Iterator[str]:
-    """Yield the pieces of a list that is not empty, which may be too long for memory."""
     mark = "["
     for value in values:
         yield f"{mark}\n    {_inside(value, 2)}"

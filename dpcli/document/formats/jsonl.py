@@ -1,4 +1,7 @@
-"""jsonl: one line for each record (accountant, file, finding), or one line with all JSON data."""
+"""jsonl: one line for each record (accountant, file, finding), or one line with all JSON data.
+
+A record is an object of `Document.records`, which each command chooses for programs that read line by line.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ from dpcli.document.document import Document, json_text
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".jsonl",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("records",)
 
 
 def render(document: Document) -> str:
-    """Return lines, each of which is a JSON object."""
+    """Return the lines."""
     return "".join(stream(document))
 
 

@@ -1,4 +1,7 @@
-"""junit: one test case for each check, for CI systems that read test reports."""
+"""junit: one test case for each check, for CI systems that read test reports.
+
+A check that failed is a failure, one that could not be judged is an error, and one with a granted exception is skipped (`Check`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ COMPLETE_FIELDS = ("checks",)
 
 
 def render(document: Document) -> str:
-    """Return a JUnit XML test suite. A waived check is a skipped test case with the reason."""
+    """Return a JUnit XML report with one test suite."""
     kinds = [_kind(check) for check in document.checks]
     failures, errors, waived = (kinds.count(kind) for kind in ("failure", "error", "skipped"))
     counts = f'tests="{len(kinds)}" failures="{failures}" errors="{errors}" skipped="{waived}"'

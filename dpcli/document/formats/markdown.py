@@ -1,4 +1,9 @@
-"""markdown: headline, passages, tables and notes, for a comment on a pull request."""
+"""markdown: headline, passages, tables and notes, for a comment on a pull request.
+
+All texts are escaped (`escape`), as names and messages come from files: none may become a link, HTML, or a mention that notifies somebody.
+The format summary and the statements of releases, models and predictions use these functions too. `dpcli comment` has a stricter
+renderer of its own (comments/comment_text.py), as it writes with a token.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ from dpcli.document.document import Document, Passage, Table, visible
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".md",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 

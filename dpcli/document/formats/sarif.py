@@ -1,4 +1,8 @@
-"""sarif: findings in the static analysis results interchange format, version 2.1.0."""
+"""sarif: findings in the static analysis results interchange format, version 2.1.0.
+
+A finding is a result at its place in the file, and its rule has title, help and link. A suppressed finding stays in the report, marked as
+suppressed, with its justification.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 def render(document: Document) -> str:
-    """Return a log with one run of the tool dpcli and one result for each finding.
-
-    A suppressed finding is a suppressed result with its justification.
-    """
+    """Return a log with one run of the tool dpcli and one result for each finding."""
     rules = {finding.rule: finding for finding in document.findings}
     driver = {"name": "dpcli", "version": __version__, "rules": [_rule(rules[name]) for name in sorted(rules)]}
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)

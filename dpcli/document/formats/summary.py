@@ -1,4 +1,8 @@
-"""summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names."""
+"""summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names.
+
+It is appended as every step of a job may add to the page. The page does not show the exit code, so a headline that does not say itself that
+the command failed gets a word for it in front.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from dpcli.document.formats.markdown import escape, table
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = True
 IS_APPENDED = True
-PATH_ENDINGS = ()
 REQUIRED_FIELDS = frozenset({"checks"})
 COMPLETE_FIELDS = ("headline", "failures", "tables", "notes")
 

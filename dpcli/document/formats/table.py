@@ -1,4 +1,9 @@
-"""table: headline, tables and notes for readers, in a terminal or a log."""
+"""table: headline, tables and notes for readers, in a terminal or a log.
+
+The library rich lays out the tables. It is slow for many rows, so a long table is laid out once for the widest cells, and further rows are
+written in the places that rich gave to the columns (`_spans`, `_lines_of_rows`). A column of numbers is never cut or wrapped, even on a
+screen that is too narrow.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,6 @@ if TYPE_CHECKING:
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 TAKES_WIDTH_AND_COLOR = True
-PATH_ENDINGS = ()
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 # Widths are numbers of terminal cells. A wide character, such as a Chinese one, fills two.
@@ -29,10 +32,7 @@ STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
-    """Return the document as text. Tables are at most `width` cells wide, or wider if columns that do not wrap need it.
-
-    color: whether the text has ANSI colour codes.
-    """
+    """Return the document as text. Tables are at most `width` cells wide, or wider if columns that do not wrap need it."""
     return "".join(stream(document, width, color))
 
 

@@ -1,4 +1,7 @@
-"""text: one plain line for each finding, then the headline, for logs."""
+"""text: one plain line for each finding, then the headline, for logs.
+
+A line is file:line:column: level rule: message, the form of compilers, at which editors jump to the place.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from dpcli.document.document import Document, Finding, visible
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".txt",)
-REQUIRED_FIELDS: frozenset[str] = frozenset()
 COMPLETE_FIELDS = ("findings", "log", "headline", "details")
 
 
@@ -26,6 +28,6 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _line(finding: Finding) -> str:
-    """Return file:line:column: level rule: message. Line and column are left out if the finding has no place."""
+    """Return the line of a finding. Line and column are left out if it has no place in the file."""
     place = f":{finding.line}:{finding.column}" if finding.line else ""
     return f"{finding.path}{place}: {finding.level} {finding.rule}: {finding.message}"

@@ -1,4 +1,7 @@
-"""total: the single number of a result, for scripts."""
+"""total: the single number of a result, for scripts.
+
+For example: epsilon=$(dpcli account train.toml -f total). Only commands whose documents may have a number offer it (REQUIRED_FIELDS).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ from dpcli.document.document import Document
 
 # Properties of the format. facts.py explains each constant and reads it by its name.
 CI_READS_VERDICT = False
-PATH_ENDINGS = ()
 REQUIRED_FIELDS = frozenset({"total"})
 COMPLETE_FIELDS = ("total",)
 
 
 def render(document: Document) -> str:
-    """Return the number of the headline, unrounded, on a line. Raises InputError if the document has no single number."""
+    """Return the number on a line. Raises InputError if the document has none."""
     if document.total is None:
         raise InputError("format total: this command has no single number")
     return document.total + "\n"

@@ -1,4 +1,8 @@
-"""The source of manual pages in the language man(7): sections with paragraphs and definition lists."""
+"""Manual pages: the source in the language man(7), from sections with paragraphs and definition lists.
+
+`dpcli man` writes them (explain/commands/man.py). A text may mark words in bold with backticks or **, as docstrings do; every other
+character is shown as it is, so a full stop at the start of a line is no request of troff.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,6 @@ class ManualSection:
     """A section of a manual page.
 
     title: heading; "" to continue the section before.
-    paragraphs: paragraphs below the heading.
     terms: pairs of a term and its definition, below the paragraphs.
     """
 

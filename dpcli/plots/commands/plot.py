@@ -1,4 +1,8 @@
-"""The command `dpcli plot`: draw a chart of a pipeline."""
+"""The command `dpcli plot KIND FILE`: draw a chart of a pipeline.
+
+It reads the flags; plots/drawing.py makes the chart. A picture of a file that a rule calls unsound is drawn too, but says so in its notes,
+and the exit code is 1.
+"""
 
 from __future__ import annotations
 

@@ -25,11 +25,9 @@ def slack(candidates: int, scale: float, failure: float) -> int:
     below the best one are at most (m - 1) e^{-(t+1)/scale} to 1. The odds are equal to this if m - 1 scores are t + 1 below the best one.
     Permute-and-flip is never worse (McKenna & Sheldon 2020, arXiv:2010.12603).
 
-    Args:
-        scale: Score range / epsilon.
+    scale: score range / epsilon.
 
-    Raises:
-        InputError: The probability is out of range.
+    Raises InputError if the probability is out of range.
     """
     if not 0.0 < failure < 1.0:
         raise InputError(f"expected a probability of failure in (0, 1), found {failure!r}")
@@ -66,8 +64,7 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     averages the sum over b. If the noise of the threshold is wide, b is replaced by the furthest number of its block, and the result is
     about 1 % larger than necessary at most.
 
-    Raises:
-        InputError: The confidence is not in (0, 1), or too close to 1.
+    Raises InputError if the confidence is not in (0, 1), or too close to 1.
     """
     failure = failure_of(confidence)
     require_resolvable(failure)

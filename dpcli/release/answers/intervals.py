@@ -122,12 +122,10 @@ def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: in
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
     """Return the largest scale or sigma with P(|X| <= steps) >= confidence, rounded down to six digits. It gives the cheapest noise.
 
-    Args:
-        law: DiscreteLaplaceLaw or DiscreteGaussianLaw, whose tails grow with the scale.
-        steps: Largest allowed error, in whole steps.
+    law: DiscreteLaplaceLaw or DiscreteGaussianLaw, whose tails grow with the scale.
+    steps: largest allowed error, in whole steps.
 
-    Raises:
-        InputError: Noise of scale LEAST_SPREAD already exceeds the error too often, or the confidence is not in (0, 1).
+    Raises InputError if noise of scale LEAST_SPREAD already exceeds the error too often, or the confidence is not in (0, 1).
     """
     failure, steps = failure_of(confidence), min(steps, FARTHEST)
 

@@ -75,10 +75,9 @@ def require_resolvable(failure: float) -> None:
 class Blocks(NamedTuple):
     """A law on the integers, divided into blocks of consecutive numbers.
 
-    Attributes:
-        lowest: Lowest number of each block.
-        mass: Probability of each block.
-        width: Number of integers in a block.
+    lowest: lowest number of each block.
+    mass: probability of each block.
+    width: number of integers in a block.
     """
 
     lowest: Array
@@ -102,8 +101,7 @@ def blocks(law: NoiseLaw, fine: int) -> Blocks:
 class TailTable:
     """An upper bound on the tail of N + weight M, as a step function. It is 1 to the left of the grid, and constant beyond its right end.
 
-    Attributes:
-        values: Bound at each grid point. It holds for the whole cell to the right of the point, since the tail decreases.
+    values: bound at each grid point. It holds for the whole cell to the right of the point, since the tail decreases.
     """
 
     low: float

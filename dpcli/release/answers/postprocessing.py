@@ -1,4 +1,8 @@
-"""Postprocessing of noisy answers. It costs no privacy. The output names each kind of postprocessing that was applied."""
+"""Postprocessing of noisy answers: what is done to numbers that have their noise, and costs no privacy.
+
+A query states "non-negative" or "whole" (POSTPROCESSING), and a count with totals is made consistent. The answer names each kind that was
+applied, in the words below, as a reader must know that a 0 may have been a negative number.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +46,8 @@ def round_to_whole(answer: float, interval: ConfidenceInterval) -> tuple[float, 
 class Postprocessing:
     """A kind of postprocessing that a query can state.
 
-    Attributes:
-        apply: Function that changes an answer and its interval.
-        words: Description for the output.
+    apply: function that changes an answer and its interval.
+    words: description for the output.
     """
 
     apply: Callable[[float, ConfidenceInterval], tuple[float, ConfidenceInterval]]

@@ -1,4 +1,8 @@
-"""The command `dpcli release`: answer queries about a table with noise."""
+"""The command `dpcli release`: answer the queries of a file about a table, with noise.
+
+It reads the flags. release_plan.py makes the plan without data, release_run.py charges, computes and stores, and documents/release.py
+shows. No output may overwrite the data, the ledger or the folder of the release, so all paths are checked before anything is charged.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from dpcli.cli.document_files import write
 from dpcli.cli.options import each_once, emit, output_options
 from dpcli.cli.outputs import ledger_files, protect, require_writable, split_pictures
 from dpcli.cli.printing import show
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -57,10 +61,11 @@ def command(
     the ledger or the folder is not reliable, or the release was charged and its answers are lost.
     """
     from dpcli.cli.printing import progress
-    from dpcli.release.documents.release import outcome_document, parquet_of, sheet_of
+    from dpcli.release.documents.answers import parquet_of, sheet_of
+    from dpcli.release.documents.release import outcome_document
     from dpcli.release.release_plan import plan_of, protected_files
     from dpcli.release.release_run import release
-    from dpcli.sessions.commands.predicting import opened_or_none, warn_after_run
+    from dpcli.sessions.commands.ledger_options import opened_or_none, warn_after_run
     from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
@@ -88,7 +93,7 @@ def _dry_run_document(plan: ReleasePlan, ledger: str | None, dataset: str | None
     from dpcli.ledger.documents.ledger_answers import with_quote
     from dpcli.release.documents.release import plan_document
     from dpcli.release.release_run import charged_before
-    from dpcli.sessions.commands.predicting import opened_or_none
+    from dpcli.sessions.commands.ledger_options import opened_or_none
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as books:

@@ -1,4 +1,8 @@
-"""The description of a release for catalogues of datasets, in Croissant 1.0 of MLCommons, which is JSON-LD with words of schema.org."""
+"""The description of a release for catalogues of datasets, in Croissant 1.0 of MLCommons, which is JSON-LD with words of schema.org.
+
+release_run.py writes it next to the answers and the statement, whose digests it has, if the file's [disclosure] states all that Croissant
+requires of a dataset.
+"""
 
 from __future__ import annotations
 

@@ -1,41 +1,34 @@
 """Documents of a release: its plan with costs and expected errors, its answers, its statement, and reasons for its noise.
 
 The plan, the explanation and the expected errors are made before any data are read. The answers are noisy already when they arrive here, so
-everything in this file is public, and nothing here may open the source. The ends of an interval are rounded outward. Columns of csv and
-keys of json are promised to programs; tables and sentences may change.
+everything in this file is public, and nothing here may open the source. Keys of json are promised to programs; tables and sentences may
+change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
 from dpcli.analysis.documents.account import headline_of_run
-from dpcli.base.extras import require
-from dpcli.base.rounding import figures, up
-from dpcli.document.document import Document, Sheet, Table
+from dpcli.base.rounding import up
+from dpcli.document.document import Document, Table
+from dpcli.document.short_numbers import rounded_key
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.drawing import parameter
-from dpcli.release.aggregate import quoted
+from dpcli.release.documents.answers import answer_lines, answer_table, sheet_of
 from dpcli.release.query_answer import as_json
 from dpcli.release.release_plan import UNREAD, can_read_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Disclosure
-    from dpcli.release.query import QueryRelease
-    from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
+    from dpcli.release.query import QueryMechanism
+    from dpcli.release.query_answer import QueryAnswer
     from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
-
-
-# Columns of a sheet before and after the columns of the keys.
-QUERY_COLUMNS, VALUE_COLUMNS = ("query", "measure"), ("value", "lower", "upper", "confidence")
-CHOSEN = "chosen"  # parquet column for values that are text, such as a chosen key
-MOST_SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
+    from dpcli.release.table_release import PlannedRelease, ReleasedAnswers
 
 
 def plan_document(plan: ReleasePlan) -> Document:
@@ -110,94 +103,14 @@ def outcome_document(result: ReleaseOutcome) -> Document:
     )
 
 
-def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Return a sheet with one row for each answer.
-
-    It has a column for each key of any query; the column is empty in rows without that key.
-    """
-    column_names = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
-    rows = []
-    for answer in answers:
-        for row in answer.rows:
-            key = dict(zip(answer.by, row.key, strict=True))
-            key_cells = (key.get(name) for name in column_names)
-            rows.append((answer.query, answer.measure, *key_cells, row.value, row.lower, row.upper, answer.confidence))
-    return Sheet((*QUERY_COLUMNS, *column_names.values(), *VALUE_COLUMNS), tuple(rows))
+def answers_page(result: ReleasedAnswers) -> Document:
+    """Return the document that a notebook shows of answers."""
+    return outcome_document(result.outcome)
 
 
-def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case."""
-    taken = {*QUERY_COLUMNS, *VALUE_COLUMNS, CHOSEN}
-    column_names = {}
-    for name in names:
-        column = name
-        while column.lower() in taken:
-            column = f"key.{column}"
-        taken.add(column.lower())
-        column_names[name] = column
-    return column_names
-
-
-def parquet_of(sheet: Sheet) -> bytes:
-    """Return the rows of a sheet as parquet. Numeric values are in the column `value`, and text values in the column `chosen`.
-
-    Raises:
-        Unavailable: DuckDB is not installed.
-    """
-    require("duckdb")
-    import os
-    import tempfile
-
-    import duckdb
-
-    place = sheet.columns.index("value")
-    columns = [*sheet.columns[: place + 1], CHOSEN, *sheet.columns[place + 1 :]]
-    declared = [f"{quoted(name)} {'DOUBLE' if name in VALUE_COLUMNS else 'VARCHAR'}" for name in columns]
-    rows = [(*row[:place], *_number_and_text(row[place]), *row[place + 1 :]) for row in sheet.rows]
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE answers ({', '.join(declared)})")
-        if rows:
-            connection.executemany(f"INSERT INTO answers VALUES ({', '.join('?' for _ in declared)})", rows)
-        path = os.path.join(folder, "answers.parquet")
-        in_quotes = path.replace("'", "''")
-        connection.execute(f"COPY answers TO '{in_quotes}' (FORMAT parquet)")
-        with open(path, "rb") as file:
-            return file.read()
-
-
-def _number_and_text(value: Value) -> tuple[float | None, str | None]:
-    """Return the pair (number, None) for a number, (None, text of the csv) for another value, and (None, None) for no value."""
-    if value is None:
-        return None, None
-    if isinstance(value, bool | str):
-        return None, _word(value)
-    return float(value), None
-
-
-def answer_table(answer: QueryAnswer) -> Table:
-    """Return the first MOST_SHOWN answers to a query as a table, with their intervals if there are any."""
-    columns = [*answer.by, answer.measure]
-    rows = [[*map(_word, row.key), value_text(row.value)] for row in answer.rows[:MOST_SHOWN]]
-    if any(row.lower is not None for row in answer.rows):
-        columns.append(f"{_share(answer.confidence)} interval")
-        for cells, row in zip(rows, answer.rows, strict=False):  # `rows` has only the first MOST_SHOWN
-            cells.append(interval_text(row))
-    footnotes = [answer.covers]
-    if answer.postprocessed:
-        footnotes.append(f"postprocessing: {', '.join(answer.postprocessed)}")
-    if len(answer.rows) > MOST_SHOWN:
-        footnotes.append(f"{len(answer.rows) - MOST_SHOWN:,} further answers are in csv and json")
-    numeric = frozenset({len(answer.by), len(answer.by) + 1})  # the value and its interval
-    return Table(answer.query, tuple(columns), tuple(map(tuple, rows)), numeric, footnotes=tuple(footnotes))
-
-
-def answer_lines(answer: QueryAnswer) -> Iterator[str]:
-    """Yield the first MOST_SHOWN answers to a query as lines of text."""
-    for row in answer.rows[:MOST_SHOWN]:
-        key, interval = key_text(answer, row), interval_text(row)
-        label = f"{answer.query}, {key}" if key else answer.query
-        line = f"{label}: {value_text(row.value)}"
-        yield f"{line} ({interval}, {_share(answer.confidence)})" if interval else line
+def plan_page(result: PlannedRelease) -> Document:
+    """Return the document that a notebook shows of a planned release."""
+    return plan_document(result.plan)
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
@@ -251,8 +164,8 @@ def explanation_document(plan: ReleasePlan) -> Document:
     data = {"schema": "dpcli/release-why/v1", "queries": list(map(_planned_data, plan.queries)), "exit_code": 0}
     lines = []
     for priced in plan.queries:
-        for release in priced.releases:
-            lines += [f"{priced.name_of(release)}: {line}" for line in release.why]
+        for mechanism in priced.mechanisms:
+            lines += [f"{priced.name_of(mechanism)}: {line}" for line in mechanism.why]
     note = _unit_note(plan)
     return Document(
         headline_of_run(plan.account),
@@ -270,17 +183,17 @@ def _why_table(priced: PricedQuery) -> Table:
     stated = priced.setting.adjacency
     other = Adjacency.ADD_REMOVE if stated is Adjacency.REPLACE_ONE else Adjacency.REPLACE_ONE
     rows: list[tuple[str, str, str]] = []
-    for release in priced.releases:
-        rows += _why_rows(release, stated.value)
-    for release in priced.query.releases(replace(priced.setting, adjacency=other)):
-        rows += _why_rows(release, f"if {other.value}")
+    for mechanism in priced.mechanisms:
+        rows += _why_rows(mechanism, stated.value)
+    for mechanism in priced.query.mechanisms(replace(priced.setting, adjacency=other)):
+        rows += _why_rows(mechanism, f"if {other.value}")
     return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
-def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
+def _why_rows(mechanism: QueryMechanism, adjacency: str) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each step of a derivation; the first one names the adjacency and the mechanism."""
-    first, *others = release.why
-    yield adjacency, release.suffix or release.type, first
+    first, *others = mechanism.why
+    yield adjacency, mechanism.suffix or mechanism.type, first
     for line in others:
         yield "", "", line
 
@@ -294,28 +207,28 @@ def _markdown_line(priced: PricedQuery) -> str:
     of = f" of {escape(column)}" if column else ""
     by = f" by {escape(', '.join(query.by))}" if query.by else ""
     where = f" where `{query.where}`" if query.where else ""
-    mechanisms = " and ".join(map(_mechanism_words, priced.releases))
+    mechanisms = " and ".join(map(_mechanism_words, priced.mechanisms))
     return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
 def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
     """Yield a row for each mechanism of a query; the first one names the query and its expected error."""
-    first, *others = priced.releases
+    first, *others = priced.mechanisms
     yield priced.query.name, priced.query.measure, _mechanism_words(first), priced.expected_error
-    for release in others:
-        yield "", "", _mechanism_words(release), ""
+    for mechanism in others:
+        yield "", "", _mechanism_words(mechanism), ""
 
 
-def _mechanism_words(release: QueryRelease) -> str:
+def _mechanism_words(mechanism: QueryMechanism) -> str:
     """Return a mechanism with its keys and its steps, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
-    for name, value in release.keys.items():
-        text = parameter(name, value) if isinstance(value, float) else str(value)
+    for name, value in mechanism.keys.items():
+        text = rounded_key(name, value) if isinstance(value, float) else str(value)
         keys.append(f"{name} {text}")
-    if release.steps > 1:
-        keys.append(f"steps {release.steps:,}")
-    words = f"{release.type} ({', '.join(keys)})"
-    return f"{release.suffix}: {words}" if release.suffix else words
+    if mechanism.steps > 1:
+        keys.append(f"steps {mechanism.steps:,}")
+    words = f"{mechanism.type} ({', '.join(keys)})"
+    return f"{mechanism.suffix}: {words}" if mechanism.suffix else words
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
@@ -324,13 +237,13 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
         "measure": priced.query.measure,
         "mechanisms": [
             {
-                "name": priced.name_of(release),
-                "type": release.type,
-                "steps": release.steps,
-                **release.keys,
-                "why": list(release.why),
+                "name": priced.name_of(mechanism),
+                "type": mechanism.type,
+                "steps": mechanism.steps,
+                **mechanism.keys,
+                "why": list(mechanism.why),
             }
-            for release in priced.releases
+            for mechanism in priced.mechanisms
         ],
         "expected_error": priced.expected_error,
     }
@@ -392,34 +305,3 @@ def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
         "rows of a unit is added up by basic composition, which costs more; dpcli account FILE shows where. To avoid that, set "
         'noise = "laplace" on the Gaussian queries, or move them to another file.',
     )
-
-
-def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
-    """Return the key of a row as text, such as "state=NY, city=Albany"; "" if it has no parts."""
-    return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=True))
-
-
-def value_text(value: Value) -> str:
-    """Return a value as text for a table. A double is rounded to six digits, and keeps all digits before the decimal point."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool | str):
-        return _word(value)
-    return f"{value:,}" if isinstance(value, int) else figures(value)
-
-
-def interval_text(row: AnswerRow) -> str:
-    """Return the interval of a row as text; "" if it has none."""
-    if row.lower is None or row.upper is None:
-        return ""
-    return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"
-
-
-def _word(value: Value) -> str:
-    """Return a key or a value as text; a boolean in lower case, as in SQL."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _share(confidence: float) -> str:
-    """Return a confidence in percent."""
-    return f"{100.0 * confidence:.10g} %"

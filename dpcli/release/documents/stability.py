@@ -2,14 +2,14 @@
 
 The *gap* is the lead of the most common value over the next one, and the *domain* the number of values that are possible. Mechanisms over
 declared values need a gap that grows with the domain; propose-test-release and the stability histogram do not, and spend a delta instead.
-The comparison reads no data.
+The comparison reads no data. The probabilities are those of stability/mode_comparison.py.
 """
 
 from __future__ import annotations
 
+from dpcli.base.rounding import counted
 from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.release.query import rows_words
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
 
 LARGE = 10**15  # larger domains are written as powers of ten
@@ -127,7 +127,7 @@ def _sensitivity_table(comparison: Comparison) -> Table:
 def _setting(comparison: Comparison) -> str:
     """Return epsilon, delta, the adjacency and the bounds on a unit in words."""
     setting = comparison.setting
-    most = rows_words(setting.rows)
+    most = counted(setting.rows, "row")
     if setting.groups > 1:
         most += f" in each of {setting.groups:,} values"
     return f"epsilon = {setting.epsilon:g}, delta = {setting.delta!r}, {setting.adjacency.value}, at most {most} per unit"

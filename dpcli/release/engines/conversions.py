@@ -1,6 +1,8 @@
-"""SQL that converts a column from its stored type to its declared type.
+"""SQL that converts a column from the type in which it is stored to the type that [source.columns] declares.
 
-The result is the same in every engine. A value without a conversion becomes null.
+A column may be text in a csv, a decimal in a database and a double in parquet, and must then have the same values in every engine. A value
+that has no conversion becomes null, and counts as missing: it never fails, as an error would tell that there is such a value. A conversion
+is a function of the stored column as a term and of the layers (scalars.py) that gives the converted term.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOST_DIGITS = 300  # longer texts are not converted to numbers
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
-Convert = Callable[[Term, Layers], Term]  # function that returns the converted column
+Convert = Callable[[Term, Layers], Term]
 
 
 def convert_column(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
@@ -76,20 +78,12 @@ def _whole_of_real(raw: Term, layers: Layers) -> Term:
     return Term(f"CASE WHEN {is_whole} THEN {integer} END", number.depth)
 
 
-def _whole_of_exact(raw: Term, layers: Layers) -> Term:
-    return Term(layers.dialect.whole_of_exact(raw.sql), raw.depth)
-
-
 def _number(raw: Term, layers: Layers) -> Term:
     return _bounded(_cast("decimal")(raw, layers), layers)
 
 
 def _number_of_exact(raw: Term, layers: Layers) -> Term:
     return _bounded(Term(layers.dialect.number_of_exact(raw.sql), raw.depth), layers)
-
-
-def _date_of_timestamp(raw: Term, layers: Layers) -> Term:
-    return _dated(_cast("date")(raw, layers), layers)
 
 
 def _trimmed(raw: Term, layers: Layers) -> Term:
@@ -116,7 +110,7 @@ CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("integer", "text"): _whole_of_text,
     ("integer", "whole"): _cast("integer"),
     ("integer", "real"): _whole_of_real,
-    ("integer", "exact"): _whole_of_exact,
+    ("integer", "exact"): lambda raw, layers: Term(layers.dialect.whole_of_exact(raw.sql), raw.depth),
     ("decimal", "text"): _number_of_text,
     ("decimal", "whole"): _number,
     ("decimal", "real"): _number,
@@ -125,5 +119,5 @@ CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("boolean", "boolean"): lambda raw, layers: raw,
     ("date", "text"): _date_of_text,
     ("date", "date"): _dated,
-    ("date", "timestamp"): _date_of_timestamp,
+    ("date", "timestamp"): lambda raw, layers: _dated(_cast("date")(raw, layers), layers),
 }

@@ -1,4 +1,9 @@
-"""The SQL dialects of DuckDB, PostgreSQL and Spark. The SQL that a method returns has the same value in all three dialects."""
+"""The SQL dialects of DuckDB, PostgreSQL and Spark.
+
+sql_statement.py writes the statement of an aggregation and scalars.py the expressions in it, both by the methods of `Dialect`. The SQL that
+a method returns has the same value in all three dialects: a release must not depend on the engine, and a value must not fail in one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +25,9 @@ class Dialect:
 
     Arguments are SQL expressions. The result may contain an argument more than once, unless the docstring of the method excludes this.
 
-    Attributes:
-        again: Hint for a subquery of a WITH clause that should be computed at each use.
-        types: The engine's names of the types.
-        widest: The engine's widest integer type, with 128 bits or 38 digits.
+    again: hint for a subquery of a WITH clause that should be computed at each use.
+    types: the engine's names of the types.
+    widest: the engine's widest integer type, with 128 bits or 38 digits.
     """
 
     again = "NOT MATERIALIZED"

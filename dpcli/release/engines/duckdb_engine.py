@@ -47,9 +47,8 @@ FAMILIES: dict[str, Family] = {
 class DuckDB(SqlEngine):
     """A table that is open in DuckDB.
 
-    Attributes:
-        spill: Folder for rows that do not fit in memory.
-        split: Header of a csv that is read by several threads at once; None for other files, and for a csv that is read in order.
+    spill: folder for rows that do not fit in memory.
+    split: header of a csv that is read by several threads at once; None for other files, and for a csv that is read in order.
     """
 
     dialect: ClassVar[Dialect] = DuckDBSql()
@@ -125,9 +124,8 @@ class DuckDB(SqlEngine):
     def _column_names(self, files: Files, wanted: frozenset[str]) -> list[str]:
         """Return the column names of the first file.
 
-        Raises:
-            InputError: A wanted column has different types in different files, so that DuckDB would cast its values, or a name differs
-                from it only by case, so that DuckDB would identify the two columns.
+        Raises InputError if a wanted column has different types in different files, so that DuckDB would cast its values, or a name differs
+        from it only by case, so that DuckDB would identify the two columns.
         """
         place = files.place
         first, *others = (self._parquet_columns(path, place) for path in files.paths)

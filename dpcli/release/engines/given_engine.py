@@ -1,7 +1,8 @@
-"""The engines of tables that a program has in memory. They copy the columns that are asked about once, after the charge, and read the copy.
+"""The engines of tables that a program has in memory, for `dpcli.release`: one in DuckDB, and one in Spark for its own data frames.
 
-So all queries see one state of a table that the program may change meanwhile. A relation or a data frame may have other rows each time
-that it is read. Even then, no unit counts with more rows than it may.
+They copy the columns that are asked about once, after the charge, and read the copy. So all queries see one state of a table that the
+program may change meanwhile. A relation or a data frame may have other rows each time that it is read; even then, no unit counts with more
+rows than it may.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ UNREADABLE = "a type that DuckDB cannot read"
 class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
-    Attributes:
-        types: DuckDB's types of the columns that are copied, by their places in the table.
+    types: DuckDB's types of the columns that are copied, by their places in the table.
     """
 
     given: GivenTable = field(kw_only=True, repr=False)
@@ -100,9 +100,8 @@ class GivenDuckDB(DuckDB):
 class GivenSpark(Spark):
     """A DataFrame of Spark. It is copied within Spark, whose files keep the copy until the session ends or no longer needs it.
 
-    Attributes:
-        view: Name of the view of the copy, which all sessions of the Spark application share.
-        places: Places of the columns that are copied.
+    view: name of the view of the copy, which all sessions of the Spark application share.
+    places: places of the columns that are copied.
     """
 
     given: SparkFrame = field(kw_only=True, repr=False)

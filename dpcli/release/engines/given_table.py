@@ -43,9 +43,7 @@ class GivenTable:
     def type_of(self, place: int, described: Callable[[Any], str]) -> str:
         """Return DuckDB's name of a column's type. No row is read.
 
-        Args:
-            place: The place of the column.
-            described: Function that returns the name for an object with one column that DuckDB can read.
+        described: function that returns the name for an object with one column that DuckDB can read.
         """
         raise NotImplementedError
 
@@ -284,8 +282,7 @@ CLASSES: dict[tuple[str, str], Any] = {
 def given_table(table: object) -> GivenTable | SparkFrame:
     """Return a table in memory as an engine reads it. No row is read.
 
-    Raises:
-        InputError: The object is no table that dpcli can read. The message does not show it.
+    Raises InputError if the object is no table that dpcli can read. The message does not show it.
     """
     for kind in type(table).__mro__:
         package = kind.__module__.partition(".")[0]

@@ -60,8 +60,7 @@ COLUMNS = (
 class Postgres(SqlEngine):
     """A table that is open in a snapshot of a PostgreSQL server.
 
-    Attributes:
-        place: Address of the server without the password, for messages.
+    place: address of the server without the password, for messages.
     """
 
     dialect: ClassVar[Dialect] = PostgresSql()

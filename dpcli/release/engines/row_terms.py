@@ -1,4 +1,8 @@
-"""The expressions of an aggregation as SQL: the unit, the parts of the key and the integers of a row, and the conditions on it."""
+"""The expressions of an aggregation as SQL: the unit, the parts of the key and the integers of a row, and the conditions on it.
+
+sql_statement.py builds its statement around them. An expression that is refused is an InputError here, before a row is read; a row whose
+unit, key or value is null does not count, by a condition that the writer of the expression adds.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,7 @@ PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": boo
 class GroupPart:
     """A part of the key as SQL.
 
-    Attributes:
-        count: Number of values that the part can have; None if only the data determine them.
+    count: number of values that the part can have; None if only the data determine them.
     """
 
     sql: str
@@ -40,11 +43,10 @@ class GroupPart:
 class RowTerms:
     """The expressions of an aggregation as SQL over the outermost names of the layers.
 
-    Attributes:
-        unit: Unit of a row; None if each row is a unit of its own.
-        keys: Parts of the key, and the part whose values are counted.
-        values: Integers that are summed.
-        conditions: Conditions that are all true for a row that counts.
+    unit: unit of a row; None if each row is a unit of its own.
+    keys: parts of the key, and the part whose values are counted.
+    values: integers that are summed.
+    conditions: conditions that are all true for a row that counts.
     """
 
     unit: str | None
@@ -87,8 +89,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
 class RowWriter:
     """A writer of SQL expressions over the columns of a row.
 
-    Attributes:
-        conditions: Conditions on a row, to which each written expression adds those that it needs.
+    conditions: conditions on a row, to which each written expression adds those that it needs.
     """
 
     expressions: Expressions

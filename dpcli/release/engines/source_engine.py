@@ -1,4 +1,8 @@
-"""Functions that open the table of [source] with the engine that can read it."""
+"""Functions that open the table of [source] with the engine that can read it.
+
+`require_source` is called before the charge, and reads no private row; `open_source` after it, to compute the answers (release_run.py).
+Each engine is imported only if it is the one, as its library may not be installed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.aggregate import Aggregation
-from dpcli.release.data_source import Column, Source, folder_of
+from dpcli.release.column_values import folder_of
+from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.source_table import SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 
@@ -70,7 +75,10 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C in this context, so that an engine is closed. Has an effect in the main thread only."""
+    """Handle SIGTERM like Ctrl-C in this context, so that an engine is closed and its raw rows on the disk are deleted.
+
+    It has no effect outside of the main thread, nor if the program handles SIGTERM itself.
+    """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return

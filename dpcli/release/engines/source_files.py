@@ -45,9 +45,8 @@ UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UT
 class Files:
     """Regular files of one kind, or a table in memory, which has no files.
 
-    Attributes:
-        paths: Absolute paths of the files.
-        place: The path or pattern as the user wrote it, for messages.
+    paths: absolute paths of the files.
+    place: the path or pattern as the user wrote it, for messages.
     """
 
     kind: Kind
@@ -59,9 +58,8 @@ class Files:
 class Header:
     """The header of a csv.
 
-    Attributes:
-        names: Names of all columns, in order.
-        delimiter: Character between two cells.
+    names: names of all columns, in order.
+    delimiter: character between two cells.
     """
 
     names: tuple[str, ...]
@@ -71,9 +69,8 @@ class Header:
 def files_of(pattern: str, folder: str, key: str = "source.path") -> Files:
     """Return the files of a path or a pattern. Messages name the key of the path.
 
-    Raises:
-        InputError: There is no file, a file is not a regular one or cannot be read, the files are of several kinds or of an unknown kind,
-            or there are several .duckdb files.
+    Raises InputError if there is no file, a file is not a regular one or cannot be read, the files are of several kinds or of an unknown
+    kind, or there are several .duckdb files.
     """
     try:
         return _files_of(pattern, folder)
@@ -146,9 +143,8 @@ def _is_pattern(path: str) -> bool:
 def header_of(files: Files, wanted: frozenset[str]) -> Header:
     """Return the header of csv files. The delimiter is chosen to give the largest number of wanted names.
 
-    Raises:
-        InputError: A file cannot be read, the headers differ, or a wanted name is missing or repeated. As the first line may be a private
-            row, the message shows a part of it only where `instead_of` permits.
+    Raises InputError if a file cannot be read, the headers differ, or a wanted name is missing or repeated. As the first line may be a
+    private row, the message shows a part of it only where `instead_of` permits.
     """
     lines = [_first_line(path) for path in files.paths]
     names_by_delimiter = {delimiter: _cells(lines[0], delimiter) for delimiter in DELIMITERS}

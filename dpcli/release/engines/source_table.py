@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 class SourceTable:
     """A declared table: its place, and the columns that may be used.
 
-    Attributes:
-        columns: Columns by name, including the column that determines the block of a row.
-        path: Path or pattern of the files, relative to `folder`.
-        url: Address of a PostgreSQL server.
-        table: Name of the table on the server, or in a DuckDB file.
-        engine: Engine that reads the files; None for the default.
-        folder: Folder of the pipeline file.
-        window: Condition on the rows that may be read; None if all may be read.
-        given: Table that a program gave in place of a path or an address; None if it gave none.
-        joins: Public tables that add columns.
-        unit: Column that names the unit of a row; None if each row is a unit of its own.
+    columns: columns by name, including the column that determines the block of a row.
+    path: path or pattern of the files, relative to `folder`.
+    url: address of a PostgreSQL server.
+    table: name of the table on the server, or in a DuckDB file.
+    engine: engine that reads the files; None for the default.
+    folder: folder of the pipeline file.
+    window: condition on the rows that may be read; None if all may be read.
+    given: table that a program gave in place of a path or an address; None if it gave none.
+    joins: public tables that add columns.
+    unit: column that names the unit of a row; None if each row is a unit of its own.
     """
 
     columns: Mapping[str, Column]
@@ -63,10 +62,9 @@ class SourceTable:
 class ActualColumn:
     """A column as the engine reports it.
 
-    Attributes:
-        sql: SQL of the column: its name, or an expression that converts it first.
-        kind: The engine's name of the type, for messages.
-        bytewise: Whether the engine regards two texts as equal only if their bytes are equal.
+    sql: SQL of the column: its name, or an expression that converts it first.
+    kind: the engine's name of the type, for messages.
+    bytewise: whether the engine regards two texts as equal only if their bytes are equal.
     """
 
     sql: str
@@ -79,13 +77,12 @@ class ActualColumn:
 class ActualTable:
     """A table as the engine reports it.
 
-    Attributes:
-        item: SQL of the table in a FROM clause.
-        fields: Columns by name.
-        place: Place of the table, for messages.
-        named: Whether a schema names the columns. The columns of a csv are named by its header instead.
-        others: Names of columns that are not declared.
-        joined: The public tables that are joined with it.
+    item: SQL of the table in a FROM clause.
+    fields: columns by name.
+    place: place of the table, for messages.
+    named: whether a schema names the columns. The columns of a csv are named by its header instead.
+    others: names of columns that are not declared.
+    joined: the public tables that are joined with it.
     """
 
     item: str
@@ -100,9 +97,8 @@ class ActualTable:
 class Values:
     """The columns of a table as values of their declared types. A column is read only if an expression uses it.
 
-    Attributes:
-        read: Names in the innermost SELECT, by the SQL of the column in the table.
-        joining: Numbers of the joins whose keys are being written. They detect a key that is computed from what it adds.
+    read: names in the innermost SELECT, by the SQL of the column in the table.
+    joining: numbers of the joins whose keys are being written. They detect a key that is computed from what it adds.
     """
 
     table: SourceTable

@@ -1,4 +1,8 @@
-"""A folder for the rows that DuckDB writes to disk. It is removed at the end, or at the next start if the process died."""
+"""A folder for the rows that DuckDB writes to disk when they do not fit in memory. These rows are raw and private.
+
+The folder is removed at the end or, if the process was killed, when the next release of this user opens DuckDB. A lock tells which folders
+belong to processes that live: the system releases it when the process ends, however it ends.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,7 @@ SPILL_PREFIX = "dpcli-spill-"  # prefix of the names of spill folders
 class SpillFolder:
     """A folder that no other user can read.
 
-    Attributes:
-        lock: Locked file descriptor of the folder. The system releases the lock when the process ends.
+    lock: locked file descriptor of the folder. The system releases the lock when the process ends.
     """
 
     path: str

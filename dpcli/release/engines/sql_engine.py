@@ -25,10 +25,9 @@ from dpcli.release.engines.sql_statement import statement
 class SqlEngine:
     """A table that is open in an engine.
 
-    Attributes:
-        families: Families of the engine's types, by the name of the type without parentheses.
-        table: The table as [source] declares it.
-        actual: The table as the engine reports it; None before the first statement.
+    families: families of the engine's types, by the name of the type without parentheses.
+    table: the table as [source] declares it.
+    actual: the table as the engine reports it; None before the first statement.
     """
 
     dialect: ClassVar[Dialect]
@@ -39,8 +38,7 @@ class SqlEngine:
     def check(self, aggregation: Aggregation) -> None:
         """Check that the statement of an aggregation can be written. No row is read.
 
-        Raises:
-            InputError: An expression is refused, or there is no such table, or a column is missing or has another type.
+        Raises InputError if an expression is refused, or there is no such table, or a column is missing or has another type.
         """
         self._statement(aggregation, b"")
 
@@ -53,8 +51,7 @@ class SqlEngine:
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """Return the exact totals by key. They include every declared key, with zeros for a key without rows.
 
-        Args:
-            secret: Key of the hash that chooses contributions. It must be new for each release.
+        secret: key of the hash that chooses contributions. It must be new for each release.
 
         Raises:
             InputError: An expression is refused, or the data cannot be read. The message reveals nothing about the data.
@@ -119,8 +116,7 @@ class SqlEngine:
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows.
 
-        Raises:
-            InputError: The engine failed. The message contains nothing of the engine's message, which may quote rows.
+        Raises InputError if the engine failed. The message contains nothing of the engine's message, which may quote rows.
         """
         raise NotImplementedError
 

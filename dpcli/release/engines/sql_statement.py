@@ -26,12 +26,10 @@ SEPARATOR = "|"  # between the parts of the text that is hashed
 def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
 
-    Args:
-        values: The columns of the table; `read` then has those that the statement reads.
-        secret: Key of the hash that chooses contributions.
+    values: the columns of the table; `read` then has those that the statement reads.
+    secret: key of the hash that chooses contributions.
 
-    Raises:
-        InputError: An expression is refused, or the table lacks a column.
+    Raises InputError if an expression is refused, or the table lacks a column.
     """
     layers = Layers(dialect, values)
     terms = row_terms(aggregation, values.table, layers)
@@ -62,11 +60,10 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
 class RowNames:
     """Column names of the rows that count.
 
-    Attributes:
-        keys: Columns of the parts of the key.
-        inner: The columns among `keys` over whose values a unit's rows are bounded together.
-        values: Columns of the integers that are summed.
-        unit: Column of the unit, or columns of the unit and the block.
+    keys: columns of the parts of the key.
+    inner: the columns among `keys` over whose values a unit's rows are bounded together.
+    values: columns of the integers that are summed.
+    unit: column of the unit, or columns of the unit and the block.
     """
 
     keys: tuple[str, ...]

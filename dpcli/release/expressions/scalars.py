@@ -29,8 +29,7 @@ ESCAPE = "!"  # character that makes the next one of a pattern stand for itself
 class Term:
     """An SQL expression.
 
-    Attributes:
-        depth: Number of the innermost layer in which all of its names exist.
+    depth: number of the innermost layer in which all of its names exist.
     """
 
     sql: str
@@ -50,10 +49,9 @@ class Layers:
 
     Each SELECT names expressions over the names of the inner SELECTs.
 
-    Attributes:
-        names: The names of each layer, by the SQL that they stand for.
-        joins: The joins of each layer, as SQL that follows the inner SELECT in its FROM clause.
-        computed: The computed columns that have been written, by their names.
+    names: the names of each layer, by the SQL that they stand for.
+    joins: the joins of each layer, as SQL that follows the inner SELECT in its FROM clause.
+    computed: the computed columns that have been written, by their names.
     """
 
     dialect: Dialect

@@ -1,9 +1,9 @@
 """Parser of the SQL expressions in a file, such as the `where` of a query or the expression of a computed column.
 
-sqlglot turns the text into a tree of nodes, and this module turns the tree into scalars (scalars.py), which every engine computes equally.
-It refuses every kind of node, and every part of a node, that is not in MEANINGS. That list is a whitelist on purpose: an expression reads
-private rows, so nothing may be added that can fail for some values (a failing row would be an answer without noise), that reads another
-row, or that two engines compute differently.
+sql_tree.py lets sqlglot turn the text into a tree of nodes, and this module turns the tree into scalars (scalars.py), which every engine
+computes equally. It refuses every kind of node, and every part of a node, that is not in MEANINGS. That list is a whitelist on purpose: an
+expression reads private rows, so nothing may be added that can fail for some values (a failing row would be an answer without noise), that
+reads another row, or that two engines compute differently.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
-from dpcli.base.extras import require
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.release.data_source import TEXT, Column
 from dpcli.release.engines.conversions import converted_text
@@ -48,19 +47,17 @@ from dpcli.release.expressions.scalars import (
     whole_number,
     without_spaces,
 )
+from dpcli.release.expressions.sql_tree import DEEPEST_NESTING, parse_expression, quote_for_message, too_deep
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of characters of an expression, and of nested parts
-GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, like, is null, case when, coalesce, nullif, least, greatest, cast, "
     "+ - * / // % ||, abs, floor, ceil, round, concat, lower, upper, trim, substr, length, and year, quarter, month, week, day, "
     "dayofyear, dayofweek, isodow, extract or date_trunc of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
-LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
 MOST_CHARACTERS = 1_000_000  # largest start and length of substr, a number of 7 digits
 MOST_LISTED = 10_000  # largest number of values in a list in (...)
 
@@ -77,11 +74,9 @@ COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE":
 class Expressions:
     """The columns that expressions may name.
 
-    Attributes:
-        columns: Declared columns by name.
-        within: Names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
-        computed: Computed columns that have been read. Each is read once, however many others use it.
-        depth: Number of expressions around the one that is read, if it is that of a computed column.
+    within: names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
+    computed: computed columns that have been read. Each is read once, however many others use it.
+    depth: number of expressions around the one that is read, if it is that of a computed column.
     """
 
     columns: Mapping[str, Column]
@@ -92,8 +87,7 @@ class Expressions:
     def scalar(self, text: str, key: str) -> Scalar:
         """Return the scalar that an SQL expression describes.
 
-        Raises:
-            InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
+        Raises InputError if the text is not SQL, uses something that is not allowed, or combines incompatible types.
         """
         return SqlReader(self, key, self.depth).scalar(parse_expression(text, key))
 
@@ -109,8 +103,7 @@ class Expressions:
 
         depth: number of expressions around the column.
 
-        Raises:
-            InputError: There is no such column, it is computed from itself, or its expression has another type.
+        Raises InputError if there is no such column, it is computed from itself, or its expression has another type.
         """
         declared = self.columns.get(name)
         if declared is None:
@@ -136,8 +129,7 @@ class Expressions:
 class SqlReader:
     """A reader of the nodes of one expression.
 
-    Attributes:
-        key: Key that states the expression, for messages.
+    key: key that states the expression, for messages.
     """
 
     expressions: Expressions
@@ -180,51 +172,6 @@ class SqlReader:
         return scalars
 
 
-def too_deep(key: str) -> InputError:
-    """Return the error of an expression that is nested too deeply."""
-    return InputError(
-        f"{key}: expected at most {DEEPEST_NESTING} nested expressions, those of computed columns included, found more; a long list of "
-        "values can be written as in (...)"
-    )
-
-
-def parse_expression(text: str, key: str) -> exp.Expr:
-    """Return the syntax tree of one SQL expression. Raises InputError if the text is not a single expression."""
-    require("sqlglot")
-    from sqlglot import exp
-    from sqlglot.dialects.dialect import Dialect
-    from sqlglot.errors import SqlglotError
-
-    is_unicode = text.encode(errors="replace") == text.encode(errors="surrogatepass")
-    if not text.strip() or len(text) > LONGEST_EXPRESSION or "\0" in text or not is_unicode:
-        raise InputError(
-            f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {quote_for_message(text)}"
-        )
-    try:
-        dialect = Dialect.get_or_raise(GRAMMAR)
-        tokens = dialect.tokenize(text)
-        trees: list[Any] = dialect.parser().parse_into(exp.Condition, tokens, text)
-    except RecursionError:
-        raise too_deep(key) from None
-    except (SqlglotError, ValueError):
-        raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}") from None
-    if any(token.comments for token in tokens):
-        raise InputError(f"{key}: expected no comment, found a comment")
-    if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
-        raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}")
-    return trees[0]
-
-
-def quote_for_message(expression: exp.Expr | str) -> str:
-    """Return a part of the user's text in quotes for a message. A long text is cut, and unprintable characters are escaped."""
-    text = expression if isinstance(expression, str) else expression.sql(dialect=GRAMMAR, comments=False)
-    if len(text) > LONGEST_QUOTE:
-        text = f"{text[: LONGEST_QUOTE - 3]}..."
-    if not text.isprintable():
-        text = text.encode("unicode_escape").decode()
-    return f'"{text}"'
-
-
 Read = Callable[[SqlReader, "exp.Expr"], Scalar]
 
 
@@ -232,8 +179,7 @@ Read = Callable[[SqlReader, "exp.Expr"], Scalar]
 class NodeMeaning:
     """The meaning of one kind of node.
 
-    Attributes:
-        arguments: Names of the parts that the node may have.
+    arguments: names of the parts that the node may have.
     """
 
     read: Read
@@ -319,10 +265,6 @@ def _date_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
     except ValueError:
         raise reader.refusal(node, "date 'YYYY-MM-DD'") from None
     return literal(value.isoformat(), "date")
-
-
-def _read_parenthesis(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return reader.scalar(node.this)
 
 
 def _comparison_reader(operator: str) -> Read:
@@ -529,7 +471,7 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Boolean": NodeMeaning(_read_boolean, ONE),
     "Cast": NodeMeaning(_read_cast, ONE | {"to"}),
     "TryCast": NodeMeaning(_read_cast, ONE | {"to", "safe"}),
-    "Paren": NodeMeaning(_read_parenthesis, ONE),
+    "Paren": NodeMeaning(lambda reader, node: reader.scalar(node.this), ONE),
     **{name: NodeMeaning(_comparison_reader(operator), TWO) for name, operator in COMPARISONS.items()},
     "Between": NodeMeaning(_read_between, ONE | {"low", "high"}),
     "In": NodeMeaning(_read_in, ONE | {"expressions"}),

@@ -2,9 +2,9 @@
 
 Values are integers (steps) from here to the noise, so that no order of addition changes a sum. A *contribution* is the bound on what one
 unit adds, from which the sensitivity follows. Variances, and means over a noisy count, are centred: distances from the middle of the range
-are added, so a row adds at most half of the range. `problems` and `needs` check the keys of a measure, `releases` gives its mechanisms,
-which are priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact
-totals: only numbers with noise may leave it.
+are added, so a row adds at most half of the range. `problems` and `needs` check the keys of a measure, `mechanisms` says what is priced,
+`aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact totals: only numbers
+with noise may leave it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
-from dpcli.release.data_source import Source, SteppedRange, number_problems, stepped_range, value_problems
+from dpcli.release.column_values import SteppedRange, number_problems, stepped_range, value_problems
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
 from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity, shown_keys
 
@@ -45,7 +46,7 @@ MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so t
 class ColumnQuery(OpenKeysQuery):
     """A measure that adds up the clamped values of a column, in whole steps.
 
-    With keys = "threshold", a stability histogram of the numbers of rows or units chooses the set K of keys that are shown, and releases
+    With keys = "threshold", a stability histogram of the numbers of rows or units chooses the set K of keys that are shown, and mechanisms
     their noisy numbers. The only delta is that of the histogram. The sums are a second mechanism, which takes K from the output of the
     first. For a fixed K it adds noise to a vector with one sum for each key of K, where a key without rows has the sum 0. Whatever K is,
     this vector changes by at most the sensitivity that holds for declared keys. So the pair that prices the noise dominates the second
@@ -82,9 +83,9 @@ class ColumnQuery(OpenKeysQuery):
 
     def count_contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the number of rows."""
-        return Contribution(self.groups, self.rows, 1, 1, one_key=not self.by)
+        return Contribution(self.groups, self.rows, one_key=not self.by)
 
-    def count_release(self, setting: QuerySetting, share: float) -> QueryRelease:
+    def count_mechanism(self, setting: QuerySetting, share: float) -> QueryMechanism:
         """Return the mechanism that adds noise to the numbers of rows. If the keys are not declared, it chooses those that are shown."""
         if self.shows_keys:
             return shown_keys(self, setting, self.count_contribution(), self.delta or 0.0, "count", share)
@@ -126,8 +127,8 @@ class SumQuery(ColumnQuery):
     ] = None
 
     @property
-    def counts_all_rows(self) -> str:
-        return "" if self.max_total is None else "max_total"
+    def replaces_max_rows(self) -> str | None:
+        return None if self.max_total is None else "max_total"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         if self.max_total is None:
@@ -163,32 +164,32 @@ class SumQuery(ColumnQuery):
             return Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
         return Contribution(self.groups, 1, *clip, fixed, one_key=not self.by, noun="clipped total")
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values, contribution = self.values(setting), self.contribution(setting)
         if not self.shows_keys:
             return (noisy_vector(self, setting, contribution, unit=values.step),)
         return (
             noisy_vector(self, setting, contribution, "sum", 1.0 - KEYS_SHARE, values.step),
-            shown_keys(self, setting, Contribution(self.groups, 1, 1, 1), self.delta or 0.0, "keys", KEYS_SHARE),
+            shown_keys(self, setting, Contribution(self.groups, 1), self.delta or 0.0, "keys", KEYS_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         # max_total bounds totals, so no row is dropped; if a unit has more than max_groups keys, each is then equally likely to be kept.
-        rows = MOST_ROWS if self.counts_all_rows else self.rows
+        rows = self.rows if self.replaces_max_rows is None else MOST_ROWS
         aggregation = aggregation_of(self, setting, (steps_of(setting.source, self.column),), rows)
         return replace(aggregation, clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        release, *of_keys = self.releases(setting)
+        mechanism, *of_keys = self.mechanisms(setting)
         covers = noise_alone(self) if self.max_total is None else f"{noise_alone(self)}, nor totals of units that were clipped"
-        sums = add_noise({key: total.sums[0] for key, total in totals.items()}, release)
+        sums = add_noise({key: total.sums[0] for key, total in totals.items()}, mechanism)
         if not of_keys:
-            return additive_answer(self, release, sums, covers)
+            return additive_answer(self, mechanism, sums, covers)
         units = self.shown(add_noise({key: total.units for key, total in totals.items()}, of_keys[0]), of_keys[0])
-        return additive_answer(self, release, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
+        return additive_answer(self, mechanism, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
 
     def expected_error(self, setting: QuerySetting) -> str:
-        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.releases(setting)[-1], 'units')}"
+        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.mechanisms(setting)[-1], 'units')}"
 
 
 def has_one_row_per_unit(query: Query, source: Source) -> bool:
@@ -225,27 +226,27 @@ class MeanQuery(ColumnQuery):
         if self.count is not None and (self.by or self.where):
             yield ("count",), "no by and no where with a public count", "by" if self.by else "where"
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         if self.count is not None:
-            return (self._release_over_public_count(setting, self.count),)
+            return (self._mechanism_over_public_count(setting, self.count),)
         values, share = self.values(setting), self.sum_share(setting)
         return (
             noisy_vector(self, setting, self.centred_contribution(values), "sum", share, values.step),
-            self.count_release(setting, 1.0 - share),
+            self.count_mechanism(setting, 1.0 - share),
         )
 
-    def _release_over_public_count(self, setting: QuerySetting, count: int) -> QueryRelease:
+    def _mechanism_over_public_count(self, setting: QuerySetting, count: int) -> QueryMechanism:
         """Return the mechanism that adds noise to the sum. A step of the sum, divided by the count, is its unit."""
         values = self.values(setting)
         fixed = has_one_row_per_unit(self, setting.source)
         contribution = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
-        release = noisy_vector(self, setting, contribution, unit=values.step / count)
+        mechanism = noisy_vector(self, setting, contribution, unit=values.step / count)
         sum_change = sensitivity(setting.adjacency, contribution).l1 * values.step
         mean_change = (
             f"the sum changes by at most {figures(sum_change, 6, ROUND_CEILING)}; divided by the public count of {count:,}, the mean "
             f"changes by at most {figures(sum_change / count, 6, ROUND_CEILING)}"
         )
-        return replace(release, why=(*release.why, mean_change))
+        return replace(mechanism, why=(*mechanism.why, mean_change))
 
     def sum_share(self, setting: QuerySetting) -> float:
         """Return the share of the cost for the sum. It gives the smallest error if the mean is uniform over the range."""
@@ -257,15 +258,15 @@ class MeanQuery(ColumnQuery):
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, releases = self.values(setting), self.releases(setting)
+        values, mechanisms = self.values(setting), self.mechanisms(setting)
         if self.count is not None:
             exact = {key: total.sums[0] for key, total in totals.items()}
-            return self._over_public_count(releases[0], exact, values.step, self.count)
-        sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
-        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, releases[1]), releases[1])
+            return self._over_public_count(mechanisms[0], exact, values.step, self.count)
+        sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, mechanisms[0])
+        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, mechanisms[1]), mechanisms[1])
         confidence = self.interval_confidence(len(counts))
-        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values, confidence) for key in counts)
-        return answer_of(self, rows, self.covers(releases[1]))
+        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], mechanisms, values), values, confidence) for key in counts)
+        return answer_of(self, rows, self.covers(mechanisms[1]))
 
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
@@ -273,31 +274,31 @@ class MeanQuery(ColumnQuery):
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, confidence))
 
-    def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
+    def _over_public_count(self, mechanism: QueryMechanism, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
         """Return the noisy sum divided by the public count. `exact` is the sum in whole steps."""
         rows = []
-        for key, number in add_noise(exact, release).items():
-            interval = public_mean_interval(number, law_of(release), self.confidence, count, step)
+        for key, number in add_noise(exact, mechanism).items():
+            interval = public_mean_interval(number, law_of(mechanism), self.confidence, count, step)
             rows.append(postprocessed_row(self, key, on_grid(number, step) / count, interval))
         return answer_of(self, tuple(rows), f"{noise_alone(self)}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
-        releases = self.releases(setting)
+        mechanisms = self.mechanisms(setting)
         if self.count is not None:
             return ColumnQuery.expected_error(self, setting)
-        values, (sum_law, count_law) = self.values(setting), map(law_of, releases)
+        values, (sum_law, count_law) = self.values(setting), map(law_of, mechanisms)
         rows, of_rows = self.assumed_rows(setting)
         answers = self.joint_count(setting)
         confidence = self.interval_confidence(answers)
         error = expected_mean_error(sum_law, count_law, confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
-        shown = self.shown_words(releases[1])
+        shown = self.shown_words(mechanisms[1])
         return f"within about {distance} {of_rows}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"
 
 
-def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: SteppedRange) -> NoisyMean:
-    """Return the mean from a noisy sum, in steps from the centre, and a noisy count. `releases` are the mechanisms of sum and count."""
-    of_sum, of_count = releases
+def noisy_mean(total: int, count: int, mechanisms: Sequence[QueryMechanism], values: SteppedRange) -> NoisyMean:
+    """Return the mean from a noisy sum, in steps from the centre, and a noisy count. `mechanisms` are the mechanisms of sum and count."""
+    of_sum, of_count = mechanisms
     low, high = values.least - values.middle, values.most - values.middle
     return NoisyMean(total, count, law_of(of_sum), law_of(of_count), low, high)
 
@@ -325,13 +326,13 @@ class VarianceQuery(ColumnQuery):
     def may_be_negative(self, source: Source) -> bool:
         return False
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values = self.values(setting)
         squares = Contribution(self.groups, self.rows, 0, values.furthest**2, one_key=not self.by)
         return (
             noisy_vector(self, setting, squares, "squares", SQUARES_SHARE, values.step**2),
             noisy_vector(self, setting, self.centred_contribution(values), "sum", SUM_SHARE, values.step),
-            self.count_release(setting, COUNT_SHARE),
+            self.count_mechanism(setting, COUNT_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -339,7 +340,7 @@ class VarianceQuery(ColumnQuery):
         return aggregation_of(self, setting, (squares, steps_of(setting.source, self.column)))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, (of_squares, *of_mean) = self.values(setting), self.releases(setting)
+        values, (of_squares, *of_mean) = self.values(setting), self.mechanisms(setting)
         of_sum, of_count = of_mean
         squares = add_noise({key: total.sums[0] for key, total in totals.items()}, of_squares)
         sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, of_sum)
@@ -355,9 +356,9 @@ class VarianceQuery(ColumnQuery):
         return answer_of(self, tuple(rows), self.covers(of_count))
 
     def expected_error(self, setting: QuerySetting) -> str:
-        releases = self.releases(setting)
+        mechanisms = self.mechanisms(setting)
         rows, of_rows = self.assumed_rows(setting)
         answers = self.joint_count(setting)
-        error = expected_error(law_of(releases[0]), self.interval_confidence(answers), releases[0].unit) / rows
+        error = expected_error(law_of(mechanisms[0]), self.interval_confidence(answers), mechanisms[0].unit) / rows
         distance = f"at least {figures(error, 3)} {of_rows}"
-        return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(releases[2])}"
+        return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(mechanisms[2])}"

@@ -1,10 +1,10 @@
 """The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold.
 
-`problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an
-engine computes, and `answer` the noisy answer (query.py). A *contribution* (vectors.py) bounds what one unit adds: at most `max_rows` in
-each of at most `max_groups` keys, from which L1 and L2 sensitivities follow. The engine enforces them by leaving rows, values or keys out;
-a unit that is counted as one needs no bound on its rows. If totals and keys are adjusted to add up, only noisy numbers are adjusted, which
-costs nothing. `threshold` releases whether counts reach a number, and no count.
+`problems` and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes,
+and `answer` the noisy answer (query.py). A *contribution* (vectors.py) bounds what one unit adds: at most `max_rows` in each of at most
+`max_groups` keys, from which L1 and L2 sensitivities follow. The engine enforces them by leaving rows, values or keys out; a unit that is
+counted as one needs no bound on its rows. If totals and keys are adjusted to add up, only noisy numbers are adjusted, which costs nothing.
+`threshold` releases whether counts reach a number, and no count.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, Key
+from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, GroupKey, KeyValue, quoted
 from dpcli.release.answers.choice_error import threshold_slack
@@ -28,7 +29,7 @@ from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text, rows_words, shown_problems
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
@@ -63,10 +64,10 @@ class CountQuery(OpenKeysQuery):
             yield ("totals",), "declared keys, and epsilon, rho or weight", "keys" if self.shows_keys else "error"
 
     @property
-    def counts_all_rows(self) -> str:
-        return "" if self.of == "rows" else 'of = "units"'  # a unit counts once in a key, whatever its number of rows
+    def replaces_max_rows(self) -> str | None:
+        return None if self.of == "rows" else 'of = "units"'  # a unit counts once in a key, whatever its number of rows
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         if self.shows_keys:
             return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
         if self.totals:
@@ -84,23 +85,23 @@ class CountQuery(OpenKeysQuery):
         if not self.totals:
             return OpenKeysQuery.expected_error(self, setting)
         count = self.joint_count(setting)
-        of_keys, of_total = (error_text(release, self.interval_confidence(count)) for release in self.releases(setting))
+        of_keys, of_total = (error_text(mechanism, self.interval_confidence(count)) for mechanism in self.mechanisms(setting))
         return f"{of_keys}, and the total {of_total}, {self.probability_words(count)}"
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        rows = MOST_ROWS if self.counts_all_rows else self.rows  # with this bound, all keys of a unit are equally likely to count
+        rows = self.rows if self.replaces_max_rows is None else MOST_ROWS  # so all keys of a unit are equally likely to count
         return aggregation_of(self, setting, rows=rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        release, *others = self.releases(setting)
+        mechanism, *others = self.mechanisms(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
         if others:
-            return self._consistent_answer(exact, release, others[0])
-        return additive_answer(self, release, self.shown(add_noise(exact, release), release), self.covers(release))
+            return self._consistent_answer(exact, mechanism, others[0])
+        return additive_answer(self, mechanism, self.shown(add_noise(exact, mechanism), mechanism), self.covers(mechanism))
 
-    def _consistent_answer(self, exact: NumbersByKey, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
+    def _consistent_answer(self, exact: NumbersByKey, mechanism: QueryMechanism, of_total: QueryMechanism) -> QueryAnswer:
         """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""
-        parts, part_law = add_noise(exact, release), law_of(release)
+        parts, part_law = add_noise(exact, mechanism), law_of(mechanism)
         (total,) = add_noise({(): sum(exact.values())}, of_total).values()
         total_law = law_of(of_total)
         adjusted = self._adjusted(parts, total, Fraction(part_law.variance), Fraction(total_law.variance))
@@ -130,12 +131,12 @@ class CountQuery(OpenKeysQuery):
     def total_contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the total of all keys."""
         of_keys = self.contribution()
-        return Contribution(1, of_keys.groups * of_keys.rows, 1, 1, one_key=True)
+        return Contribution(1, of_keys.groups * of_keys.rows, one_key=True)
 
     def contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the counts of the keys."""
         rows = self.rows if self.of == "rows" else 1
-        return Contribution(self.groups, rows, 1, 1, one_key=not self.by)
+        return Contribution(self.groups, rows, one_key=not self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,22 +169,22 @@ class DistinctQuery(NoisyQuery):
         if self.column in source.columns:
             yield from shown_problems(source.columns[self.column], self.column, ("column",))
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        contribution = Contribution(self.groups, self.rows, 1, 1, one_key=not self.by, noun="different value")
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
+        contribution = Contribution(self.groups, self.rows, one_key=not self.by, noun="different value")
         return (noisy_vector(self, setting, contribution),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return replace(aggregation_of(self, setting), distinct=column_key(setting, self.column, declared=False))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        (release,) = self.releases(setting)
-        numbers = add_noise({key: total.rows for key, total in totals.items()}, release)
-        return additive_answer(self, release, numbers, f"{noise_alone(self)}; {self.left_out}")
+        (mechanism,) = self.mechanisms(setting)
+        numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
+        return additive_answer(self, mechanism, numbers, f"{noise_alone(self)}; {self.left_out}")
 
     @property
     def left_out(self) -> str:
         """Clause that says that the bound on a unit may lower the answer."""
-        return f"the answer may be too low, as only {rows_words(self.rows, 'value')} of each unit can count in a key"
+        return f"the answer may be too low, as only {counted(self.rows, 'value')} of each unit can count in a key"
 
     def expected_error(self, setting: QuerySetting) -> str:
         return f"{NoisyQuery.expected_error(self, setting)}; {self.left_out}"
@@ -222,19 +223,19 @@ class HistogramQuery(NoisyQuery):
         if column is not None and column.type not in NUMBER_TYPES:
             yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         one_key = len(self.bins) == 2 and not self.by
-        return (noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=one_key)),)
+        return (noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = (*group_keys(self, setting), GroupKey(quoted(self.column), bins=self.bins))
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        (release,) = self.releases(setting)
-        numbers = add_noise({key: total.rows for key, total in totals.items()}, release)
+        (mechanism,) = self.mechanisms(setting)
+        numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
         by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
-        return additive_answer(self, release, by_bin, noise_alone(self), (*self.by, self.column))
+        return additive_answer(self, mechanism, by_bin, noise_alone(self), (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""
@@ -269,13 +270,13 @@ class ThresholdQuery(Query):
         if self.column is not None:
             yield from choice_problems(source, self.column)
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         laws = self.laws(setting)
         why = (
             f"one unit changes each count by at most {self.rows:,}",
             f"noise of scale {laws.threshold.scale:.6g} on the threshold and {laws.query.scale:.6g} on each count",
         )
-        return (QueryRelease("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
+        return (QueryMechanism("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
 
     def laws(self, setting: QuerySetting) -> SparseVectorLaws:
         """Return the laws of the noise of the threshold and of the counts."""

@@ -2,8 +2,8 @@
 
 A *choice* releases a value and not its count. Its sensitivity is the change of the difference of two counts (`score_range`), not of one
 count. Declared values make every value possible; values from the data may only be shown after a noisy test, which costs a delta. `problems`
-and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an engine
-computes, and `answer` the noisy answer (query.py).
+and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes, and
+`answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from dpcli.base.fields import DELTA, Constraint, Key, Reader
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.choice_error import peeling_slack
-from dpcli.release.data_source import Source, declared_keys_of
+from dpcli.release.column_values import declared_keys_of
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, shown_problems, undeclared
+from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting, shown_problems, undeclared
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ChoiceQuery(Query):
         """Return the largest change of the difference of two counts when one unit changes."""
         return count_range(self.rows, setting.adjacency)
 
-    def choice_release(self, setting: QuerySetting, kind: str, choices: int = 1) -> QueryRelease:
+    def choice_mechanism(self, setting: QuerySetting, kind: str, choices: int = 1) -> QueryMechanism:
         """Return the mechanism that makes this many choices for each key of `by`."""
         assert setting.cost is not None
         steps, score_range = choices * changed_keys(self, setting), self.score_range(setting)
@@ -65,7 +66,7 @@ class ChoiceQuery(Query):
             f"most {score_range:,}",
             f"{'one choice' if steps == 1 else f'each of {steps:,} choices'} by {kind} at epsilon {epsilon:.6g}",
         )
-        return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
+        return QueryMechanism("", kind, {"epsilon": epsilon}, why, steps=steps)
 
     def aggregation_of_values(self, setting: QuerySetting, declared: bool = True) -> Aggregation:
         """Return the numbers of rows with each value, for each key of `by`. declared: whether only declared values count."""
@@ -77,10 +78,10 @@ class ChoiceQuery(Query):
 
         Raises InputError if a domain file has fewer values than are to be chosen.
         """
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
-        scale = self.score_range(setting) / release.keys["epsilon"]
-        choices = release.steps // changed_keys(self, setting)
+        scale = self.score_range(setting) / mechanism.keys["epsilon"]
+        choices = mechanism.steps // changed_keys(self, setting)
         if domain and choices > len(domain):
             file = setting.source.columns[self.column].domain_file
             raise InputError(f'query "{self.name}": top: expected at most the {len(domain):,} values in {file}, found {choices:,}')
@@ -113,8 +114,8 @@ class TopQuery(ChoiceQuery):
         if 0 < values < self.top:
             yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        return (self.choice_release(setting, "exponential", self.top),)
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
+        return (self.choice_mechanism(setting, "exponential", self.top),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return self.aggregation_of_values(setting)
@@ -122,12 +123,12 @@ class TopQuery(ChoiceQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import top_k
 
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         rows: list[AnswerRow] = []
         for key, of_key in totals_by_key(self, setting, totals).items():
             values = sorted(of_key, key=sort_key)
             counts = [of_key[value].rows for value in values]
-            chosen = top_k(counts, self.top, self.score_range(setting), release.keys["epsilon"])
+            chosen = top_k(counts, self.top, self.score_range(setting), mechanism.keys["epsilon"])
             rows += (AnswerRow((*key, place), values[index][0]) for place, index in enumerate(chosen, start=1))
         names = (*self.by, "place")
         return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
@@ -186,7 +187,7 @@ class ModeQuery(ChoiceQuery):
         elif self.column in source.columns:
             yield from shown_problems(source.columns[self.column], self.column, ("column",))
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
         if self.tests:
             epsilon = setting.cost.pure_epsilon
@@ -194,8 +195,8 @@ class ModeQuery(ChoiceQuery):
                 "one unit changes by at most 1 the number of units that must change for another answer",
                 f"a test of this number at epsilon {epsilon:.6g}",
             )
-            return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
-        return (self.choice_release(setting, "permute-and-flip" if setting.cost.pure else "exponential"),)
+            return (QueryMechanism("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
+        return (self.choice_mechanism(setting, "permute-and-flip" if setting.cost.pure else "exponential"),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return self.aggregation_of_values(setting, declared=not self.tests)
@@ -212,9 +213,9 @@ class ModeQuery(ChoiceQuery):
         """Return the key that is chosen by its count. Permute-and-flip chooses at a pure cost, the exponential mechanism otherwise."""
         from dpcli.release.noise.selection import exponential, permute_and_flip
 
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
-        index = choose(list(counts.values()), self.score_range(setting), release.keys["epsilon"])
+        index = choose(list(counts.values()), self.score_range(setting), mechanism.keys["epsilon"])
         return list(counts)[index]
 
     def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
@@ -222,8 +223,8 @@ class ModeQuery(ChoiceQuery):
         from dpcli.release.noisy_answers import laplace_draw
         from dpcli.release.stability.propose_test import StabilityTest, released_mode
 
-        (release,) = self.releases(setting)
-        test = StabilityTest(release.keys["epsilon"], release.keys["delta"])
+        (mechanism,) = self.mechanisms(setting)
+        test = StabilityTest(mechanism.keys["epsilon"], mechanism.keys["delta"])
         return released_mode(counts, test, laplace_draw, setting.adjacency, self.rows)
 
     def expected_error(self, setting: QuerySetting) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from dpcli.base.fields import DELTA, Key, Reader
 from dpcli.file.toml.findings import Problem
 from dpcli.release.noisy_answers import NumbersByKey, noise_alone
-from dpcli.release.query import NoisyQuery, QueryRelease
+from dpcli.release.query import NoisyQuery, QueryMechanism
 
 HIDDEN = "keys that few units have are not shown"
 HIDDEN_COUNTS = (
@@ -65,16 +65,18 @@ class OpenKeysQuery(NoisyQuery):
             elif not CONFIDENCES[0] <= self.confidence <= CONFIDENCES[1]:
                 yield ("confidence",), "{} to {} for joint intervals of undeclared keys".format(*CONFIDENCES), repr(self.confidence)
 
-    def shown(self, counts: NumbersByKey, release: QueryRelease) -> NumbersByKey:
+    def shown(self, counts: NumbersByKey, mechanism: QueryMechanism) -> NumbersByKey:
         """Return the noisy counts of the keys that are shown: all keys, or those whose noisy count exceeds the mechanism's threshold."""
         if not self.shows_keys:
             return counts
-        return {key: count for key, count in counts.items() if count > release.keys["threshold"]}
+        return {key: count for key, count in counts.items() if count > mechanism.keys["threshold"]}
 
-    def covers(self, release: QueryRelease) -> str:
+    def covers(self, mechanism: QueryMechanism) -> str:
         """Return which errors an interval covers that uses the noisy counts of a mechanism, which may choose the keys too."""
-        return f"{noise_alone(self)}; {HIDDEN_COUNTS.format(release.keys['threshold'])}" if self.shows_keys else noise_alone(self)
+        return f"{noise_alone(self)}; {HIDDEN_COUNTS.format(mechanism.keys['threshold'])}" if self.shows_keys else noise_alone(self)
 
-    def shown_words(self, release: QueryRelease, counted: str = "rows") -> str:
+    def shown_words(self, mechanism: QueryMechanism, counted: str = "rows") -> str:
         """Return a clause that says when a key is shown; "" if all declared keys are."""
-        return f"; a key is shown if its noisy count of {counted} exceeds {release.keys['threshold']:,}" if self.shows_keys else ""
+        return (
+            f"; a key is shown if its noisy count of {counted} exceeds {mechanism.keys['threshold']:,}" if self.shows_keys else ""
+        )

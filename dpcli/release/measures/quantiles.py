@@ -2,8 +2,8 @@
 
 A *candidate* is a step of the grid, and its *score* is minus the distance of its rank from the wanted share of the rows. The exponential
 mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of a difference of two scores.
-`problems` and `needs` check the keys of a measure, `releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an
-engine computes, and `answer` the noisy answer (query.py).
+`problems` and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes,
+and `answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
+from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.choice_error import slack
-from dpcli.release.data_source import Source, stepped_range, value_problems
+from dpcli.release.column_values import stepped_range, value_problems
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import (
     aggregation_by,
     changed_keys,
@@ -31,7 +33,7 @@ from dpcli.release.group_keys import (
 )
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
-from dpcli.release.query import BY, MEASURE, Query, QueryRelease, QuerySetting, rows_words
+from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -94,18 +96,18 @@ class QuantileQuery(Query):
         values = stepped_range(source, self.column)
         return values.most - values.least + 1
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
         choices = len(self.quantiles) * changed_keys(self, setting)
         epsilon = setting.cost.share(1.0 / choices).bounded_range_epsilon
         for position in range(len(self.quantiles)):
             choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
         why = (
-            f"one unit counts with at most {rows_words(self.rows)}{changed_words(self, setting)}",
+            f"one unit counts with at most {counted(self.rows, 'row')}{changed_words(self, setting)}",
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
             f"{'one choice' if choices == 1 else f'each of {choices:,} choices'} by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=choices),)
+        return (QueryMechanism("", "exponential", {"epsilon": epsilon}, why, steps=choices),)
 
     def score_range(self, setting: QuerySetting, position: int) -> int:
         """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
@@ -129,7 +131,7 @@ class QuantileQuery(Query):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import exponential
 
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         values = stepped_range(setting.source, self.column)
         rows = []
         for key, of_key in totals_by_key(self, setting, totals).items():
@@ -138,7 +140,7 @@ class QuantileQuery(Query):
                 counts[int(number) - values.least] += total.rows
             for position, share in enumerate(self.quantiles):
                 scores = rank_scores(counts, self.share(position))
-                chosen = exponential(scores, self.score_range(setting, position), release.keys["epsilon"])
+                chosen = exponential(scores, self.score_range(setting, position), mechanism.keys["epsilon"])
                 rows.append(AnswerRow((*key, repr(share)), values.value(values.least + chosen)))
         names = (*self.by, "share")
         return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
@@ -148,10 +150,10 @@ class QuantileQuery(Query):
         keys = math.prod(len(key.domain or ()) for key in group_keys(self, setting))
         for key, expected, wrong in self.work_problems(setting.source, keys):
             raise InputError(f'query "{self.name}": {key[0]}: expected {expected}, found {wrong}')
-        (release,) = self.releases(setting)
+        (mechanism,) = self.mechanisms(setting)
         candidates, distances = self.candidates(setting.source), []
         for position in range(len(self.quantiles)):
-            scale = self.score_range(setting, position) / release.keys["epsilon"]
+            scale = self.score_range(setting, position) / mechanism.keys["epsilon"]
             scores = slack(candidates, scale, 1.0 - self.confidence)
             distances.append(math.ceil(scores / self.share(position).denominator))
         return f"each is at most {max(distances):,} rows from the requested rank, with probability {self.confidence:.6g}"

@@ -1,10 +1,9 @@
 """The measures stable-quantile, interquartile-range and clustered-mean, for columns without declared bounds.
 
-They use propose-test-release: the query proposes a bound on how much one unit changes the answer, and a noisy test decides whether so many
-units would have to change that the bound holds here. Then the answer gets noise of the proposed size; if the test fails, the answer is
-none. The test's delta bounds the probability of an answer that was not stable. `problems` and `needs` check the keys of a measure,
-`releases` gives its mechanisms, which are priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer
-(query.py).
+They use propose-test-release: the query proposes a bound on how much one unit changes the answer, and a noisy test decides whether many
+units would have to change before the bound failed on these data. Then the answer gets noise of the proposed size; if the test fails, the
+answer is none. The test's delta bounds the probability of an answer that was not stable. `problems` and `needs` check the keys of a
+measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py).
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
 from dpcli.release.answers.postprocessing import NON_NEGATIVE, cut_at_zero
-from dpcli.release.data_source import Source, number_problems, stepped_range
+from dpcli.release.column_values import number_problems, stepped_range
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import has_one_row_per_unit
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of
 from dpcli.release.noisy_answers import gaussian_draw, laplace_draw, law_of, noise_alone
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import (
@@ -68,10 +68,10 @@ class TestedQuery(Query):
         """Return the proposed distance in whole steps."""
         return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
-    def test_release(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryRelease:
+    def test_mechanism(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryMechanism:
         """Return the test, after which the mechanism `noise` releases the answer."""
         keys = {"epsilon": epsilon, "delta": delta, "mechanism": f"{self.name}.noise"}
-        return QueryRelease("test", "propose-test-release", keys, why)
+        return QueryMechanism("test", "propose-test-release", keys, why)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
@@ -82,9 +82,9 @@ def _counts_of(totals: Totals) -> dict[int, int]:
     return {int(number): total.rows for (number,), total in totals.items() if total.rows}
 
 
-def _test_of(release: QueryRelease) -> StabilityTest:
+def _test_of(mechanism: QueryMechanism) -> StabilityTest:
     """Return the test that a mechanism of type propose-test-release performs."""
-    return StabilityTest(release.keys["epsilon"], release.keys["delta"])
+    return StabilityTest(mechanism.keys["epsilon"], mechanism.keys["delta"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class StableQuery(TestedQuery):
     within: Annotated[float, Key("proposed bound on the change of the answer by one unit, in units of the column", POSITIVE)]
     delta: Annotated[float, TEST_DELTA]
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
         test_epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         noise_epsilon = setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
@@ -109,20 +109,20 @@ class StableQuery(TestedQuery):
         )
         scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise_epsilon:.6g}"
         return (
-            self.test_release(test_epsilon, self.delta, (proposed, tested)),
-            QueryRelease("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
+            self.test_mechanism(test_epsilon, self.delta, (proposed, tested)),
+            QueryMechanism("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
         )
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         assert setting.cost is not None
-        test, noise = self.releases(setting)
+        test, noise = self.mechanisms(setting)
         most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         stable = self.stable_answer(self._numbers(setting, totals), most)
         row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
         covers = f"{noise_alone(self)}; the answer is none if the test fails"
         return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, covers)
 
-    def _row(self, value: int | None, noise: QueryRelease) -> AnswerRow:
+    def _row(self, value: int | None, noise: QueryMechanism) -> AnswerRow:
         """Return the answer for a noisy number of steps; an answer without value and interval if it is None."""
         if value is None:
             return AnswerRow((), None)
@@ -143,7 +143,7 @@ class StableQuery(TestedQuery):
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:
-        _, noise = self.releases(setting)
+        _, noise = self.mechanisms(setting)
         interval = additive_interval(0, law_of(noise), self.confidence, noise.unit)
         distance = figures(interval.high, 6, ROUND_CEILING)
         return f"within {distance} if there is an answer, with probability {self.confidence:.6g}; no answer if few units could change it"
@@ -221,15 +221,14 @@ class ClusteredMeanQuery(TestedQuery):
     delta: Annotated[float, Key("largest probability of an answer if one unit could make another bin the fullest", DELTA)]
     count: Annotated[int | None, Key("public number of rows; by default the rows are counted with noise", COUNT)] = None
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         width = self.proposed_steps(setting.source)
         change = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
         squared = change**2 if self.count is not None else squared_sensitivity(setting.adjacency, self.rows, width)
-        law = DiscreteGaussianLaw(
-            setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared)
-        )  # refuses squares beyond all doubles
+        sigma = setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared)  # refuses squares beyond all doubles
+        law = DiscreteGaussianLaw(sigma)
         if self.count is not None:
             keys = {"sensitivity": change, "dimension": 1}
         else:
@@ -242,12 +241,12 @@ class ClusteredMeanQuery(TestedQuery):
             f"rows are clamped to three bins of {self.width:g}: one unit changes their centred sum by at most {change:,} steps"
         )
         return (
-            self.test_release(epsilon, self.delta, (tested,)),
-            QueryRelease("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
+            self.test_mechanism(epsilon, self.delta, (tested,)),
+            QueryMechanism("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
         )
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        test, noise = self.releases(setting)
+        test, noise = self.mechanisms(setting)
         numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows)
         width = self.proposed_steps(setting.source)
         steps = released_mean(numbers, width, _test_of(test), noise.keys["sigma"], laplace_draw, gaussian_draw, self.count)

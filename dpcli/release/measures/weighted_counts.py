@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
+from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answers.intervals import ConfidenceInterval
 from dpcli.release.answers.noise_tails import sum_half_width
-from dpcli.release.data_source import Source, declared_keys_of
+from dpcli.release.column_values import declared_keys_of
+from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, group_keys
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting, rows_words
+from dpcli.release.query import MEASURE, NoisyQuery, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
 from dpcli.release.vectors import Contribution, Sensitivity, noisy_vector, noisy_vector_of
 
@@ -73,7 +75,7 @@ class LinearQuery(NoisyQuery):
     def may_be_negative(self, source: Source) -> bool:
         return any(weight < 0 for row in self.matrix for weight in row)
 
-    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+    def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         on_counts, on_sums = self._noise_on_counts(setting), self._noise_on_sums(setting)
         squared_weights = sum(weight * weight for row in self.matrix for weight in row)
         variance_on_counts = law_of(on_counts).variance * squared_weights  # totals of the variances of all sums
@@ -93,20 +95,20 @@ class LinearQuery(NoisyQuery):
         return aggregation_of(self, setting)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        (release,) = self.releases(setting)
-        law = law_of(release)
+        (mechanism,) = self.mechanisms(setting)
+        law = law_of(mechanism)
         keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
         width = len(self.matrix[0])
         if len(keys) != width:
             raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {width:,}')
         counts = [totals[key].rows if key in totals else 0 for key in keys]
-        confidence = self._confidence_of_sum(release, setting)
-        if release == self._noise_on_counts(setting):
+        confidence = self._confidence_of_sum(mechanism, setting)
+        if mechanism == self._noise_on_counts(setting):
             values = self._sums_of(noisy(counts, law))
-            half_widths = [self._half_width(release, row, confidence) for row in self.matrix]
+            half_widths = [self._half_width(mechanism, row, confidence) for row in self.matrix]
         else:
             values = noisy(self._sums_of(counts), law)
-            half_widths = [self._half_width(release, (1,), confidence)] * len(values)
+            half_widths = [self._half_width(mechanism, (1,), confidence)] * len(values)
         rows = []
         for number, (value, half) in enumerate(zip(values, half_widths, strict=True), start=1):
             rows.append(postprocessed_row(self, (number,), value, ConfidenceInterval(value - half, value + half, confidence)))
@@ -116,26 +118,26 @@ class LinearQuery(NoisyQuery):
         """Return the weighted sum of the counts for each row of the matrix."""
         return [sum(weight * count for weight, count in zip(row, counts, strict=True)) for row in self.matrix]
 
-    def _half_width(self, release: QueryRelease, weights: Sequence[int], confidence: float) -> int:
+    def _half_width(self, mechanism: QueryMechanism, weights: Sequence[int], confidence: float) -> int:
         """Return the half width of the interval of a sum to which each weight adds one noise of the mechanism."""
-        return sum_half_width(law_of(release), weights, confidence)
+        return sum_half_width(law_of(mechanism), weights, confidence)
 
-    def _confidence_of_sum(self, release: QueryRelease, setting: QuerySetting) -> float:
+    def _confidence_of_sum(self, mechanism: QueryMechanism, setting: QuerySetting) -> float:
         """Return the confidence of the interval of one sum. Sums of noisy counts share noises, so they are not independent."""
-        return self.interval_confidence(len(self.matrix), independent=release != self._noise_on_counts(setting))
+        return self.interval_confidence(len(self.matrix), independent=mechanism != self._noise_on_counts(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
-        (release,) = self.releases(setting)
-        rows = self.matrix if release == self._noise_on_counts(setting) else ((1,),)
-        confidence = self._confidence_of_sum(release, setting)
-        half_width = max(self._half_width(release, row, confidence) for row in rows)
+        (mechanism,) = self.mechanisms(setting)
+        rows = self.matrix if mechanism == self._noise_on_counts(setting) else ((1,),)
+        confidence = self._confidence_of_sum(mechanism, setting)
+        half_width = max(self._half_width(mechanism, row, confidence) for row in rows)
         return f"each sum within {half_width:,} of the exact bounded sum, {self.probability_words(len(self.matrix))}"
 
-    def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
+    def _noise_on_counts(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to the count of each key."""
-        return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
+        return noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=len(self.matrix[0]) == 1))
 
-    def _noise_on_sums(self, setting: QuerySetting) -> QueryRelease:
+    def _noise_on_sums(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to all sums as one vector.
 
         A row of a unit adds one column of the matrix to the sums, so the norms of the columns bound the sensitivity.
@@ -147,7 +149,7 @@ class LinearQuery(NoisyQuery):
         versions, version_words = (2, ", in either version") if replaced else (1, "")
         rows = versions * self.groups * self.rows
         why = (
-            f"one unit adds to at most {self.groups:,} of the keys, {rows_words(self.rows)} to each{version_words}",
+            f"one unit adds to at most {self.groups:,} of the keys, {counted(self.rows, 'row')} to each{version_words}",
             f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
         )
         return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))

@@ -1,6 +1,7 @@
 """Noise distributions on the integers: their tails, the half widths of confidence intervals, and the scale that a cost requires.
 
-Tails are upper bounds, so confidence intervals that are computed from them are never too narrow.
+A `NoiseLaw` is one noise in three roles: its spread is the scale or sigma that is priced, samplers.py draws from it, and intervals follow
+from its tails. Tails are upper bounds, so confidence intervals that are computed from them are never too narrow.
 """
 
 from __future__ import annotations
@@ -156,8 +157,7 @@ def failure_of(confidence: float) -> float:
 def half_width_beyond(law: NoiseLaw, failure: float) -> int:
     """Return the smallest integer h for which `law.exceeds` certifies P(|X| > h) <= failure.
 
-    Raises:
-        InputError: The probability of failure is not in [1e-300, 1), the range that tails can resolve.
+    Raises InputError if the probability of failure is not in [1e-300, 1), the range that tails can resolve.
     """
     if not 1e-300 <= failure < 1.0:
         raise InputError(f"expected a probability of failure in [1e-300, 1), found {failure!r}")

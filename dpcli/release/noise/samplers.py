@@ -1,6 +1,7 @@
-"""Samplers of integer noise. All noise is drawn by OpenDP's integer samplers.
+"""Samplers of integer noise. All noise is drawn by OpenDP's integer samplers, with the randomness of the operating system.
 
-OpenDP's modules are imported one by one, which takes 0.25 s and 47 MB. OpenDP's prelude would take 2.0 s and 141 MB.
+Noise on a number comes from here; a choice with noise is in selection.py. OpenDP's modules are imported one by one, which takes 0.25 s and
+47 MB. OpenDP's prelude would take 2.0 s and 141 MB.
 """
 
 from __future__ import annotations
@@ -24,17 +25,13 @@ BATCH = 65_536  # largest number of draws at a time, to bound the memory
 
 
 def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
-    """Return each value plus an independent draw of the noise.
+    """Return each value plus an independent draw of the noise, in the same units.
 
     OpenDP clamps its results to 64 bits, and a clamped sum would reveal the value. So OpenDP adds the noise to zeros, and Python adds the
     values, which may have any size. A draw that reaches the limit of 64 bits is refused whatever the values are. With the scales that a
     law allows, its probability is below e^-8000.
 
     Priced by: discrete-laplace with `scale`, or discrete-gaussian with `sigma`, and the sensitivity of `values` as one vector.
-
-    Args:
-        values: Exact integers of any size.
-        law: Law of the noise, in the same units.
 
     Raises:
         Unavailable: OpenDP is not installed, or its version has biased samplers.

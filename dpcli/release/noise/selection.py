@@ -72,8 +72,7 @@ def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) ->
 def choice_scale(score_range: int, epsilon: float) -> float:
     """Return the scale of a choice: score_range / epsilon, rounded up.
 
-    Raises:
-        InputError: No sampler supports the scale. A query calls this when it is priced, so that it does not fail when it is answered.
+    Raises InputError if no sampler supports the scale. A query calls this when it is priced, so that it does not fail when it is answered.
     """
     scale = scale_of(score_range, epsilon)
     check_spread("scale", scale)
@@ -127,9 +126,8 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
     target rank is a n, and t covers the ranks from b L to b (L + E). Together the candidates cover all ranks from 0 to b n, of which a n
     is one. So the best score is 0 whatever the data are.
 
-    Args:
-        counts: Number of rows at each candidate of the declared grid, in order. Every row is at one of the candidates.
-        share: Share of the rows that should lie below the quantile, in [0, 1].
+    counts: number of rows at each candidate of the declared grid, in order. Every row is at one of the candidates.
+    share: share of the rows that should lie below the quantile, in [0, 1].
     """
     part, parts = share.numerator, share.denominator
     target = part * sum(counts)
@@ -165,8 +163,7 @@ class SparseVectorLaws:
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 1 (standard form).
 
-    Raises:
-        InputError: A number is out of its range.
+    Raises InputError if a number is out of its range.
     """
 
     epsilon: float

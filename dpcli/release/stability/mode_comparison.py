@@ -1,7 +1,8 @@
-"""A comparison of mechanisms that release the most common value at the same epsilon and delta.
+"""A comparison of mechanisms that release the most common value at the same epsilon and delta, for `dpcli release --compare`.
 
-For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain. All
-rows of the compared data have the same value, so the count of this value is the lead.
+For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain;
+documents/stability.py shows it. All rows of the compared data have the same value, so the count of this value is the lead. No data are
+read: a user chooses a mechanism by it before anything is spent.
 """
 
 from __future__ import annotations
@@ -40,11 +41,10 @@ FURTHEST = 10  # the largest gap of a picture is at least this number
 class Lead:
     """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are computed as in `dpcli release`.
 
-    Attributes:
-        gap: Count of the leading value.
-        size: Number of values in the domain.
-        groups: Largest number of values in which one unit counts.
-        rows: Largest number of rows of one unit for each value.
+    gap: count of the leading value.
+    size: number of values in the domain.
+    groups: largest number of values in which one unit counts.
+    rows: largest number of rows of one unit for each value.
     """
 
     epsilon: float
@@ -68,7 +68,7 @@ class Lead:
     @property
     def noise(self) -> DiscreteLaplaceLaw:
         """The law of the noise on each count of a histogram."""
-        moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows, 1, 1))
+        moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows))
         return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(moved.l1))
 
     @property
@@ -81,25 +81,23 @@ class Lead:
 class ModeRelease:
     """A mechanism that releases the most common value.
 
-    Attributes:
-        name: Name in machine-readable output.
-        label: Name in tables and pictures.
-        needs_domain: True if the mechanism needs a declared domain.
-        right: Function that returns the probability of the right value.
+    name: name in machine-readable output.
+    label: name in tables and pictures.
+    right: function that returns the probability of the right value.
+    needs_domain: whether the mechanism needs declared values.
     """
 
     name: str
     label: str
-    needs_domain: bool
     right: Callable[[Lead], float]
+    needs_domain: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RightCurve:
     """The probabilities of one mechanism at all gaps of a comparison.
 
-    Attributes:
-        size: Size of the domain; None if the mechanism needs no domain.
+    size: size of the domain; None if the mechanism needs no domain.
     """
 
     mechanism: ModeRelease
@@ -111,10 +109,9 @@ class RightCurve:
 class Comparison:
     """The probabilities of all mechanisms.
 
-    Attributes:
-        setting: Epsilon, delta and bounds on a unit. Its gap and size are not used.
-        curves: One curve for each mechanism, and for each size if the mechanism needs a domain.
-        confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
+    setting: epsilon, delta and bounds on a unit. Its gap and size are not used.
+    curves: one curve for each mechanism, and for each size if the mechanism needs a domain.
+    confidence: probability of the right value for which the mechanisms' smallest gaps are compared.
     """
 
     setting: Lead
@@ -145,8 +142,7 @@ class Comparison:
 def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], confidence: float = 0.95) -> Comparison:
     """Compare all MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
-    Args:
-        setting: Epsilon, delta and bounds on a unit, for every mechanism. The mechanisms that need a domain do not use delta.
+    setting: epsilon, delta and bounds on a unit, for every mechanism. The mechanisms that need a domain do not use delta.
     """
     curves = []
     for mechanism in MECHANISMS:
@@ -226,11 +222,11 @@ def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
-PTR = ModeRelease("propose-test-release", "propose-test-release", False, _right_by_test)
-STABILITY = ModeRelease("stability-histogram", "stability histogram", False, _right_by_stability_histogram)
-GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _right_by_gumbel)
-PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _right_by_permute_and_flip)
-HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _right_by_noisy_histogram)
+PTR = ModeRelease("propose-test-release", "propose-test-release", _right_by_test, needs_domain=False)
+STABILITY = ModeRelease("stability-histogram", "stability histogram", _right_by_stability_histogram, needs_domain=False)
+GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", _right_by_gumbel, needs_domain=True)
+PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", _right_by_permute_and_flip, needs_domain=True)
+HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", _right_by_noisy_histogram, needs_domain=True)
 MECHANISMS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
 
 
@@ -239,8 +235,8 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
     for priced in queries:
         query = priced.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:
-            (release,) = priced.releases
-            epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
+            (mechanism,) = priced.mechanisms
+            epsilon, adjacency = mechanism.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
             needed = compare_modes(lead, (1,), SIZES, query.confidence).needed(PTR, 2)  # for any size of the domain
             largest = max(2 * needed, FURTHEST)

@@ -26,10 +26,9 @@ UNREACHABLE = 2**62  # distance if no dataset has another answer
 class StableAnswer(Generic[Value]):
     """An answer with its distance from other answers.
 
-    Attributes:
-        answer: The answer; None if there are no data.
-        distance: Number of units that may change without changing the answer; 0 if a neighbouring dataset has another answer. For a number
-            whose change is only bounded: of units that may change before one further unit can change it by more than the bound.
+    answer: the answer; None if there are no data.
+    distance: number of units that may change without changing the answer; 0 if a neighbouring dataset has another answer. For a number
+        whose change is only bounded: of units that may change before one further unit can change it by more than the bound.
     """
 
     answer: Value | None
@@ -69,9 +68,8 @@ class StabilityTest:
 def units_apart(changes: int, per_unit: int) -> int:
     """Return the number of units that may change without changing the answer.
 
-    Args:
-        changes: Smallest number of changes that lead to another answer; at least 1.
-        per_unit: Largest number of changes that one unit makes.
+    changes: smallest number of changes that lead to another answer; at least 1.
+    per_unit: largest number of changes that one unit makes.
     """
     return min(-(-changes // per_unit) - 1, UNREACHABLE)
 
@@ -82,10 +80,8 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
     Ties go to the first value in the order of type names and then of values. The domain is not declared, so a value that does not occur in
     the data might win a tie. One unit changes the gap between two counts by at most `rows`, and by twice as much if the unit is replaced.
 
-    Args:
-        counts: Number of rows or units with each value.
-        adjacency: Adjacency of neighbouring datasets.
-        rows: Largest number of rows that one unit adds to one count. The number of counts to which it adds does not matter.
+    counts: number of rows or units with each value.
+    rows: largest number of rows that one unit adds to one count. The number of counts to which it adds does not matter.
     """
     if not any(counts.values()):
         return StableAnswer(None, 0)

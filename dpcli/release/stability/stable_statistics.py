@@ -1,6 +1,8 @@
-"""Quantiles, interquartile ranges and clustered means of whole numbers, by propose-test-release.
+"""Quantiles, interquartile ranges and clustered means of whole numbers, by propose-test-release (propose_test.py).
 
-A statistic is released only if a noisy test finds that few units cannot change it by more than a proposed distance.
+A statistic is released only if a noisy test finds that few units cannot change it by more than a proposed distance. The functions here
+compute the exact statistic, and how many units could change before one further unit moves it by more, and then release it if the test
+passes; measures/stable.py calls them with numbers that an engine counted. A distance that is too large by one breaks the guarantee.
 """
 
 from __future__ import annotations
@@ -26,11 +28,10 @@ Gaussian = Callable[[float], int]  # function that draws discrete Gaussian noise
 class CountedNumbers:
     """A multiset of whole numbers, and a bound on what one unit may change.
 
-    Attributes:
-        counts: Number of rows with each whole number.
-        rows: Largest number of rows of one unit.
-        always_one: True if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
-        low, high: Declared bounds of the numbers; infinite if none are declared.
+    counts: number of rows with each whole number.
+    rows: largest number of rows of one unit.
+    always_one: true if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
+    low, high: declared bounds of the numbers; infinite if none are declared.
     """
 
     counts: Mapping[int, int]
@@ -219,10 +220,9 @@ def released_mean(
     Priced by: propose-test-release and a discrete-gaussian of this sigma. If the count is public, the sensitivity of the Gaussian is that
     of `centred_sum`, for one number. Otherwise it is the square root of `squared_sensitivity`, for two numbers.
 
-    Args:
-        sigma: Sigma of the noise on the sum, in whole numbers.
-        draw, gaussian: Samplers of discrete Laplace and discrete Gaussian noise.
-        count: Number of rows if it is public. If None, the number gets noise too, and is taken to be at least 1.
+    sigma: sigma of the noise on the sum, in whole numbers.
+    draw, gaussian: samplers of discrete Laplace and discrete Gaussian noise.
+    count: number of rows if it is public. If None, the number gets noise too, and is taken to be at least 1.
     """
     three_bins = fullest_bin(numbers, width, test, draw)
     if three_bins is None:

@@ -1,6 +1,7 @@
-"""The privacy statement of a run, for the users of its model.
+"""The privacy statement of a run (statement.md in its folder), for the users of its model.
 
-It says what the run did and what was not checked. The disclosure statement of the training file follows.
+It begins with what the run did (`_performed`) and what was not checked (`_not_checked`). The disclosure statement of the training file
+follows (dpcli/disclosure). The run answers those questions of [disclosure] that the file leaves open (`disclosed`).
 """
 
 from __future__ import annotations

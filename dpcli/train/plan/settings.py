@@ -1,4 +1,10 @@
-"""The keys of [train] that every task reads. This module does not import torch."""
+"""The keys of [train] that every task reads.
+
+[train] is the table of a pipeline file that says what is trained; the mechanisms of the file say how privately. The key `task` selects the
+subclass of `Train` that reads the table (TASKS in train/plugin.py), and the fields of that class are its keys (base/fields.py explains
+`Key`). The tasks are in settings_classification.py, settings_language.py and settings_custom.py. None of them imports torch, so that the
+linter and the gate can read a file where torch is not installed.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +37,7 @@ TASK = Key(
 )
 BOUNDED = "bounded-logistic"  # softmax regression on features of bounded length
 BUILT_IN = ("logistic", BOUNDED, "mlp", "cnn")  # models for arrays
+# Settings without which a key of the table has no effect.
 SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
 BIAS_CORRECTED = Reader('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
 HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
@@ -47,7 +54,10 @@ class Covers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(ABC):
-    """A training run: the model, the data and the optimizer. The mechanisms of the file declare its privacy."""
+    """A training run: the model, the data and the optimizer.
+
+    A subclass adds the keys of its task and sets the class variables below.
+    """
 
     premises: ClassVar[Premises] = (
         Premise(
@@ -234,10 +244,11 @@ class Train(ABC):
 
 
 def every_key(train: Train) -> dict[str, Any]:
-    """Return the values of all keys of all tasks and clipping styles, for a run's fingerprint.
+    """Return the values of all keys of all tasks and clipping styles. A key that the file does not set has its default or None.
 
-    A key that the file does not set has its default or None. Only physical_batch_size has its first default, by which older runs are known:
-    the size has no effect on the result.
+    A run's fingerprint is a digest of them (`TrainingPlan.fingerprint`). It must not change when dpcli learns a new key, or saved runs
+    could no longer be resumed: hence `later`. For the same reason physical_batch_size, which has no effect on the result, has its first
+    default here.
     """
     clipping = _with_defaults(asdict(train.clipping), STYLES)
     values = _with_defaults({**asdict(train), "clipping": clipping}, TASKS)

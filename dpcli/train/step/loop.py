@@ -4,8 +4,11 @@ A step draws a sample and clips the gradient of each record. It adds the clipped
 The noisy sum is the release of the step. The update of the weights and their moving average only post-process it. Adaptive clipping also
 releases a noisy count, which the accountant includes.
 
-Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile);
-De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
+`Trainer` takes the steps. It is given what a step needs: the engine that computes clipped sums (train/engine), the samples
+(sampling/batch_samplers.py), the noise (train/noise.py), and the processes of the run (run/ranks.py). step/prepare.py puts them together.
+
+Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile); De et
+al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
 """
 
 from __future__ import annotations
@@ -157,6 +160,9 @@ Samples = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 class Trainer:
     """DP-SGD on one model and its records.
 
+    `advance` takes whole steps. A loop of the user's own (loop/steps.py) calls `draw`, `backward` and `count` instead, and updates the
+    weights by its own optimizer.
+
     Attributes:
         records: Tensors whose first dimension counts the records, or the units if units are sampled.
         rate: Function of a step's number, counted from 0, that returns the learning rate relative to the declared one; None if the caller's
@@ -166,6 +172,8 @@ class Trainer:
         average: Moving average of the weights; None if the file does not ask for it.
         radius: Radius of the ball around 0 onto which the weights are projected after each step; None for no projection.
         before_sums: Function that is called before each sum over private records, to charge for them.
+        step: Number of steps taken so far.
+        shapes: Shape of each trained parameter, by name.
         base_rates: Declared learning rate of each group of parameters; empty if `rate` is None.
     """
 
@@ -203,6 +211,7 @@ class Trainer:
         Args:
             until: Number of the last step, counted from 1.
             batches: Samples of record indices, drawn as the accountant assumes. A step is also taken for an empty sample.
+            noise: Noise that is added to the sum of each step.
             expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
             after: Function that is called after each step with the number of the step.
             stop_asked: Function that is called before each step and returns whether to stop there.

@@ -1,4 +1,4 @@
-"""Intervals of counts, sums and weighted sums, over draws and all outcomes; released numbers; and the noise that a target asks for."""
+"""Intervals of counts, sums and weighted sums, over draws and all outcomes, and the noise that a target error asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good choices are, against their laws: modes, the k best, quantiles with their ends, thresholds."""
+"""Error bounds of choices (answers/choice_error.py) against the laws of the choices: modes, top-k, quantiles, thresholds."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_the_dry_run_tells_the_error_of_all_answers_together() -> None:
     for name, (table, words) in cases.items():
         joint, each = asked(table), asked({**table, "intervals": "each"})
         assert words in joint.expected_error, (name, joint.expected_error)
-        assert "together" not in each.expected_error and joint.releases == each.releases, name
+        assert "together" not in each.expected_error and joint.mechanisms == each.mechanisms, name
         assert joint.expected_error.split(", with")[0] != each.expected_error.split(", with")[0], (name, "no wider")
 
 
@@ -131,7 +131,7 @@ def test_an_answer_says_that_its_intervals_are_joint_and_each_is_as_wide_as_the_
     for table, count in ((HISTOGRAM, 8), ({"measure": "sum", "column": "age", "by": ["state"]}, 2)):
         one = asked(table)
         given = answer(one, {})
-        law = one.releases[0].law
+        law = one.mechanisms[0].law
         assert law is not None and len(given.rows) == count and given.confidence == 0.95
         assert given.covers.startswith(f"all intervals of the answer ({count}) hold together with the stated confidence")
         widths = {(row.upper - row.lower) / 2 for row in given.rows}  # type: ignore[operator]
@@ -141,7 +141,7 @@ def test_an_answer_says_that_its_intervals_are_joint_and_each_is_as_wide_as_the_
 @pytest.mark.needs("opendp")
 def test_of_undeclared_keys_the_number_of_shown_ones_decides() -> None:
     one = asked({"measure": "sum", "column": "age", **OPEN})
-    law = one.releases[0].law
+    law = one.mechanisms[0].law
     assert law is not None
     for count in (1, 5):
         numbers = {(f"key {number}",): (10**6, (0,)) for number in range(count)}
@@ -176,7 +176,7 @@ def test_together_they_hold_in_as_many_answers_as_is_stated() -> None:
     covered([all(map(contains, answer(one, sums).rows, means)) for _ in range(200)], 0.9, wider=0.05)
 
     one = asked({"measure": "sum", "column": "age", **OPEN, "confidence": 0.9})
-    units = one.releases[1].keys["threshold"]  # half of the keys are shown
+    units = one.mechanisms[1].keys["threshold"]  # half of the keys are shown
     near = {(f"key {number}",): (units, (draw.randrange(units * 115),)) for number in range(20)}
     shown = [answer(one, near).rows for _ in range(500)]
     assert 1 < sum(map(len, shown)) / 500 < 20, seed

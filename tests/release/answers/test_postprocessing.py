@@ -1,4 +1,4 @@
-"""What is done to answers afterwards: that intervals hold the truth as often, and that parts add up."""
+"""Postprocessing (answers/postprocessing.py): intervals hold the truth as often as before, and parts add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and variances from noisy totals: coverage, ends, and the best split of a budget."""
+"""Means and variances from noisy totals (answers/ratios.py): coverage, ends, and the best split of a budget."""
 
 from __future__ import annotations
 

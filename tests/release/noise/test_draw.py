@@ -1,4 +1,4 @@
-"""Draws of noise against their law, and their price against OpenDP's."""
+"""Draws of noise (noise/samplers.py) against their law, and their price against OpenDP's."""
 
 from __future__ import annotations
 

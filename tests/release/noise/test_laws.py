@@ -1,4 +1,4 @@
-"""Laws of noise against 50-digit sums, and against the vectors of intervals."""
+"""Laws of noise (noise/laws.py) against 50-digit sums, and against the vectors of intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices: that they are drawn from the law that is priced, that it costs what is charged; and scores of quantiles by enumeration."""
+"""Choices with noise (noise/selection.py): drawn from the law that is priced, which costs what is charged; scores of quantiles."""
 
 from __future__ import annotations
 

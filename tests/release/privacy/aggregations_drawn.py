@@ -1,4 +1,4 @@
-"""Random tables and aggregations of them, with what their expressions mean."""
+"""Random tables and aggregations of them, each with its answer in plain Python."""
 
 from __future__ import annotations
 

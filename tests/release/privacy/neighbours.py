@@ -1,4 +1,4 @@
-"""What reaches the noise of a query, exactly, and whether that of two neighbouring tables is as near as its mechanisms are priced for."""
+"""Everything of a table that reaches the noise of a query, and whether two neighbouring tables are as near there as was priced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Totals
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.query import QueryRelease
+from dpcli.release.query import QueryMechanism
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import CountedNumbers, released_mean
@@ -31,7 +31,7 @@ class Seen:
         self.steps.append(("vector", tuple(values), law))
         return list(values)
 
-    def noised(self, exact: Mapping[Any, int], release: QueryRelease) -> dict[Any, int]:
+    def noised(self, exact: Mapping[Any, int], release: QueryMechanism) -> dict[Any, int]:
         self.steps.append(("keyed", dict(exact), release.law))
         return dict(exact)
 
@@ -100,7 +100,7 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
     """What of it moved further than the mechanisms of the query are priced for; and laws that are not those that are priced."""
     found: list[str] = []
     changed = 0  # choices whose scores move apart
-    releases = list(one.releases)
+    releases = list(one.mechanisms)
     for kind, _, scale in (*old, *new):
         if kind == "draw" and scale != releases[-1].keys.get("scale", releases[-1].keys.get("sigma")):
             found.append(f"noise of {scale}, priced as {dict(releases[-1].keys)}")
@@ -132,13 +132,13 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
         elif kind == "test":
             found += _test(one, before, after, law)
     if kind in ("bounded-range", "permute-and-flip"):
-        made, priced = sum(each[2][0] for each in old), one.releases[0].steps
+        made, priced = sum(each[2][0] for each in old), one.mechanisms[0].steps
         if changed > priced or made < priced or (made > priced and not one.query.by):
             found.append(f"{made} choices, {changed} of which see the change, priced: {priced}")
     return found
 
 
-def _vector(one: PricedQuery, release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
+def _vector(one: PricedQuery, release: QueryMechanism, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
     """Where keys are not declared, a key that one table lacks counts as 0 there: a sum is told of keys that the histogram has shown."""
     keys = release.keys
     if isinstance(before, dict):
@@ -176,7 +176,7 @@ def _vector(one: PricedQuery, release: QueryRelease, before: Any, after: Any, la
 
 
 def _test(one: PricedQuery, before: StableAnswer[Any], after: StableAnswer[Any], law: tuple[float, float]) -> Iterator[str]:
-    test, *noise = one.releases
+    test, *noise = one.mechanisms
     if law != (test.keys["epsilon"], test.keys["delta"]) or test.type != "propose-test-release":
         yield f"a test at {law}, priced as {dict(test.keys)}"
     if abs(before.distance - after.distance) > 1 and (before.distance < 2**60 or after.distance < 2**60):
@@ -191,7 +191,7 @@ def _test(one: PricedQuery, before: StableAnswer[Any], after: StableAnswer[Any],
 
 def _clustered(one: PricedQuery, before: Any, after: Any, count: int | None) -> Iterator[str]:
     """Where both have one fullest bin: the sum of what is clamped to three bins, and the number of rows."""
-    _, noise = one.releases
+    _, noise = one.mechanisms
     fullest = [_fullest(*each) for each in (before, after)]
     if None in fullest or fullest[0] != fullest[1]:
         return

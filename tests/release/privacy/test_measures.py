@@ -1,4 +1,4 @@
-"""Every example of every measure: a valid file, priced, explained and planned; what it lacks is said by name."""
+"""Every example of every measure (measures/): a valid file, priced, explained and planned; what it lacks is said by name."""
 
 from __future__ import annotations
 

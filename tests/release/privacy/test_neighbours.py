@@ -1,4 +1,4 @@
-"""Sensitivity by search, for every measure: random small tables and all that reaches the noise of their neighbours."""
+"""The sensitivity of every measure by search: random small tables, and all that reaches the noise of their neighbours."""
 
 from __future__ import annotations
 

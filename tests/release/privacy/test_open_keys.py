@@ -37,7 +37,7 @@ def question(measure: str, adjacency: str, max_groups: int, noise: str) -> dict[
 
 def law_of_key(one: PricedQuery, before: Cell, after: Cell) -> Atoms:
     """Of one key: hidden, or shown with its noisy count and its noisy sum."""
-    of_sum, of_keys = one.releases
+    of_sum, of_keys = one.mechanisms
     threshold, reach = of_keys.keys["threshold"], 150
     grid = np.arange(-reach, reach + 1)
 
@@ -90,7 +90,7 @@ def test_keys_counts_and_sums_together_cost_what_they_are_priced(measure: str, a
     table = question(measure, adjacency, groups, noise)
     (one,) = priced(table)
     pipeline = parse(text_of(table), "file.toml")
-    value, many = 1 if measure == "mean" else 2, one.releases[1].keys["threshold"]  # a mean's values are centred
+    value, many = 1 if measure == "mean" else 2, one.mechanisms[1].keys["threshold"]  # a mean's values are centred
     moves: list[tuple[Cell, Cell]] = [((count, value), (count - 1, 0) if count > 1 else None) for count in (1, 2, many, 2 * many)]
     pairs: list[tuple[tuple[Cell, Cell], ...]] = list(itertools.combinations_with_replacement(moves, groups))
     if adjacency == "replace-one":  # another key gains what this one loses, or the value changes

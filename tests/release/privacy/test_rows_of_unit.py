@@ -1,4 +1,4 @@
-"""The column that holds the number of rows of a unit: what it is in each engine."""
+"""A column with `rows_of_unit = true`, the number of rows of a row's unit, in each engine."""
 
 from __future__ import annotations
 

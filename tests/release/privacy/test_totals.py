@@ -1,4 +1,4 @@
-"""Integers by key: every engine gives what plain Python gives, whatever the table holds."""
+"""Exact totals by key (aggregate.py): every engine gives what plain Python gives, whatever the table holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every pair of small neighbours, and what a release says of each, by every value that its noise may have."""
+"""All pairs of small neighbouring tables, and the law of a release on each, by every value that its noise may have."""
 
 from __future__ import annotations
 

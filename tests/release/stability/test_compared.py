@@ -1,4 +1,4 @@
-"""How likely each release is right: against enumeration, against the mechanisms' own code, and in both pictures."""
+"""The comparison of ways to release a mode (stability/mode_comparison.py): against enumeration and the mechanisms' own code."""
 
 from __future__ import annotations
 

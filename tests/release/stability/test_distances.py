@@ -1,4 +1,4 @@
-"""Distances to data of another answer: reference values, and a search over all data."""
+"""Distances to data with another answer (stability/): reference values, and a search over all data."""
 
 from __future__ import annotations
 

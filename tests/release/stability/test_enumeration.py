@@ -1,4 +1,4 @@
-"""Propose-test-release by enumeration: on all small neighbours the release is within the epsilon and delta that are claimed."""
+"""Propose-test-release by enumeration: on all small neighbours it is within the epsilon and delta that are claimed."""
 
 from __future__ import annotations
 

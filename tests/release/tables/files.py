@@ -1,4 +1,4 @@
-"""Files of queries, made of what every measure says of itself."""
+"""Files of queries, made of the examples of every measure."""
 
 from __future__ import annotations
 

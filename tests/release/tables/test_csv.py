@@ -1,4 +1,4 @@
-"""Csv files, and DuckDB's own, where nothing that is defined in one changes what the plan says."""
+"""Csv files and DuckDB's own as sources: nothing that a file defines changes what the plan says (engines/duckdb_engine.py)."""
 
 from __future__ import annotations
 

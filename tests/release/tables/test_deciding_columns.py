@@ -1,4 +1,4 @@
-"""The column that decides a row's block, in every type and spelling that an engine has: read as it stands, or refused before a charge."""
+"""The column that decides the block of a row, in every type and spelling of an engine: read exactly, or refused before a charge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in memory: every kind counts what plain Python counts, whatever its columns hold, and is read once, after the charge."""
+"""Tables in memory (engines/given_engine.py): counted as by plain Python, whatever they hold, and read once, after the charge."""
 
 from __future__ import annotations
 

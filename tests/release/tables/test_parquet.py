@@ -1,4 +1,4 @@
-"""Parquet files: no value of a column makes a release fail, whatever types the files give it."""
+"""Parquet files as sources: no value of a column makes a release fail, whatever types the files give it."""
 
 from __future__ import annotations
 

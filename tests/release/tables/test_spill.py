@@ -1,4 +1,4 @@
-"""Rows that did not fit in memory are in no folder after the process, however it ended, but until the next start."""
+"""Raw rows on the disk (engines/spill_folder.py): gone after the process, or, if it was killed, after the next start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that cannot be read, found after the charge: the same words whatever is wrong, wherever, and on every engine."""
+"""A table that turns out to be unreadable after the charge: the same words whatever is wrong, wherever, on every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view may hold other rows each time that it is read: still no unit counts with more rows than it is charged for."""
+"""A view that returns other rows each time it is read: still no unit counts with more rows than it is charged for."""
 
 from __future__ import annotations
 

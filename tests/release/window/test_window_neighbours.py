@@ -1,4 +1,4 @@
-"""Who is protected where a ledger has blocks: what one unit does in one of them, by every measure, as the block is charged."""
+"""The unit that is protected where a ledger has blocks: what it does in one block, by every measure, as the block is charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Release and the other readers agree on which rows a window has, whatever its column holds."""
+"""The rows of a window: release and the other readers agree, whatever the column of the blocks holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of blocks, which block a day or a name is of in plain Python, and a table and its ledger."""
+"""Families of blocks for the tests of windows: the block of a day or a name in plain Python, and a table with its ledger."""
 
 from __future__ import annotations
 
